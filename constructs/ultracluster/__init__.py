@@ -1,0 +1,1 @@
+"""Constructs, settings, rules and catalog of an UltraCluster environment."""

@@ -1,0 +1,47 @@
+"""Container images in Amazon ECR, where SageMaker hosting pulls from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aws_cdk.region_info import Fact, FactName
+
+from ultracluster.catalog import graviton_image
+
+URI = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?"
+    r"/(?P<repository>[a-z0-9][a-z0-9._/-]*)(:[\w.-]{1,128}|@sha256:[0-9a-f]{64})"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EcrImage:
+    """One image of a private ECR repository."""
+
+    uri: str
+    account: str
+    region: str
+    repository: str
+
+
+def parse_image(uri: str) -> EcrImage | None:
+    """The parts of a private ECR URI with a tag or digest, or None where it is not one."""
+    match = URI.fullmatch(uri)
+    if match is None:
+        return None
+    return EcrImage(
+        uri=uri, account=match["account"], region=match["region"], repository=match["repository"]
+    )
+
+
+def aws_graviton_image(region: str) -> EcrImage | None:
+    """AWS's PyTorch image for Graviton in a region, or None where the region has none."""
+    account = Fact.find(region, FactName.DLC_REPOSITORY_ACCOUNT)
+    if account is None:
+        return None
+    row = graviton_image()
+    suffix = Fact.require_fact(region, FactName.DOMAIN_SUFFIX)
+    return parse_image(
+        f"{account}.dkr.ecr.{region}.{suffix}/{row.repository}:{row.tag}",
+    )
