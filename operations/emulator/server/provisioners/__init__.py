@@ -1,0 +1,1 @@
+"""CloudFormation resource types that MiniStack does not know."""
