@@ -1,0 +1,1 @@
+"""Writes what came of a model and tells people."""

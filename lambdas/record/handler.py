@@ -1,0 +1,46 @@
+"""Writes down what came of a model, and tells people."""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+
+from record.report import Reporter, Settings
+from shared.environment import from_environment
+from shared.log import logger
+
+log = logger("record")
+
+
+@functools.cache
+def _reporter() -> Reporter:
+    return Reporter(
+        from_environment(Settings),
+        s3=boto3.client("s3"),
+        sns=boto3.client("sns"),
+        cloudformation=boto3.client("cloudformation"),
+    )
+
+
+def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
+    """Record one run.
+
+    Args:
+        event: `outcome` (`serving`, `refused`, `rolled-back` or `failed`), `reason`, `execution`
+            (the ARN), `input` of the execution, and `run` as Validate answered it, empty where it
+            did not.
+        context: unused.
+    """
+    answer = _reporter().record(
+        outcome=event["outcome"],
+        reason=event["reason"],
+        run=event["run"],
+        announced=event["input"],
+        execution=event["execution"],
+        now=datetime.now(UTC),
+    )
+    log.info("recorded", extra=answer)
+    return answer

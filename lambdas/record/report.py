@@ -1,0 +1,152 @@
+"""The verdict on a model, and the message that a person can act on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared import verdict
+from shared.places import NO_MODEL, verdict_key
+from shared.stack import StackProblem, describe
+
+Outcome = Literal["serving", "refused", "rolled-back", "failed"]
+
+_SUBJECT_LENGTH = 99
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Where verdicts go, whom to tell, and the stack that says what serves."""
+
+    model_bucket: str
+    model_name: str
+    endpoint_stack: str
+    endpoint_name: str
+    topic_arn: str
+
+
+class Reporter:
+    """Writes verdicts and messages."""
+
+    def __init__(self, settings: Settings, *, s3: Any, sns: Any, cloudformation: Any) -> None:
+        self._settings = settings
+        self._s3 = s3
+        self._sns = sns
+        self._cloudformation = cloudformation
+
+    def record(
+        self,
+        *,
+        outcome: Outcome,
+        reason: str,
+        run: dict[str, Any],
+        announced: dict[str, Any],
+        execution: str,
+        now: datetime,
+    ) -> dict[str, Any]:
+        """Write the verdict, if the run got as far as a digest, and publish one message.
+
+        A `failed` run says nothing about its model, and so leaves an earlier verdict alone.
+        """
+        digest = run.get("digest", "")
+        reason = _readable(reason)
+        problems = run.get("problems") or [reason]
+        final = outcome == "rolled-back" or (outcome == "refused" and run["final"])
+        serves = self._serves()
+        if digest and not (outcome == "failed" and self._judged(digest)):
+            verdict.write(
+                self._s3,
+                self._settings.model_bucket,
+                digest,
+                {
+                    "schema_version": 1,
+                    "digest": digest,
+                    "model_name": run["model_name"],
+                    "outcome": outcome,
+                    "final": final,
+                    "reason": run["reason"] if outcome == "refused" else reason,
+                    "problems": problems if outcome != "serving" else [],
+                    "model_url": run["model_url"],
+                    "previous_model_url": run["previous_model_url"],
+                    "announcement": run["announcement"],
+                    "execution": execution,
+                    "recorded": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                },
+            )
+        name = f"model {self._settings.model_name} {digest[:12] or '(no digest)'}"
+        why = "it passed every check" if outcome == "serving" else "\n  ".join(problems)
+        lines = [
+            f"{name}: {_WHAT[outcome]}",
+            f"why: {why}",
+            f"serves now: {serves}",
+            f"next: {self._advice(outcome, final, run, announced)}",
+            f"execution: {execution}",
+        ]
+        self._sns.publish(
+            TopicArn=self._settings.topic_arn,
+            Subject=f"{name}: {_WHAT[outcome]}"[:_SUBJECT_LENGTH],
+            Message="\n".join(lines) + "\n",
+        )
+        return {"outcome": outcome, "digest": digest, "reason": reason, "serves": serves}
+
+    def _judged(self, digest: str) -> bool:
+        earlier = verdict.read(self._s3, self._settings.model_bucket, digest)
+        return earlier is not None and earlier["outcome"] != "failed"
+
+    def _serves(self) -> str:
+        """What the stack says; the message must go out even where that cannot be read."""
+        try:
+            stack = describe(self._cloudformation, self._settings.endpoint_stack)
+        except (StackProblem, ClientError, BotoCoreError) as error:
+            return f"unknown: {error}"
+        url = "no model" if stack.model_url == NO_MODEL else stack.model_url
+        return f"{url}, and the stack is in {stack.status}" if stack.busy else url
+
+    def _advice(
+        self, outcome: Outcome, final: bool, run: dict[str, Any], announced: dict[str, Any]
+    ) -> str:
+        bucket = self._settings.model_bucket
+        if outcome == "serving":
+            return (
+                "nothing. to go back later, start the state machine with the manifest of the "
+                'earlier model and "intent": "roll-back"'
+            )
+        if outcome == "failed":
+            return (
+                "read the execution; once its cause is mended, start the state machine again with "
+                f"{json.dumps(announced)[:1500]}"
+            )
+        look = (
+            f"read the endpoint's log /aws/sagemaker/Endpoints/{self._settings.endpoint_name}; "
+            if outcome == "rolled-back"
+            else ""
+        )
+        if final:
+            return (
+                f"{look}mend the model and publish it; these same bytes are tried again only "
+                f"after s3://{bucket}/{verdict_key(run['digest'])} was deleted"
+            )
+        return f"{look}mend what is named above and publish again"
+
+
+_WHAT: dict[Outcome, str] = {
+    "serving": "serves",
+    "refused": "was refused, nothing changed",
+    "rolled-back": "was rolled back",
+    "failed": "could not be delivered",
+}
+
+
+def _readable(reason: str) -> str:
+    """The message within a Lambda error's JSON, else the text itself."""
+    try:
+        value = json.loads(reason)
+    except ValueError:
+        return reason
+    if not isinstance(value, dict) or "errorMessage" not in value:
+        return reason
+    return f"{value.get('errorType', 'error')}: {value['errorMessage']}"

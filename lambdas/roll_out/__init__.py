@@ -1,0 +1,1 @@
+"""Asks CloudFormation for another model."""

@@ -1,0 +1,38 @@
+"""Asks CloudFormation to serve another model, or the one that served before."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import boto3
+
+from roll_out.update import Settings, Updater
+from shared.environment import from_environment
+from shared.log import logger
+
+log = logger("roll_out")
+
+
+@functools.cache
+def _updater() -> Updater:
+    return Updater(from_environment(Settings), cloudformation=boto3.client("cloudformation"))
+
+
+def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
+    """Start one update of the Endpoint stack.
+
+    Args:
+        event: `run` as Validate answered it, `token` that names this one attempt, and `action`:
+            `roll-out`, or `roll-back` to the URL that served when the run was validated.
+        context: unused.
+    """
+    run = event["run"]
+    act = _updater().roll_back if event["action"] == "roll-back" else _updater().roll_out
+    answer = act(
+        model_url=run["model_url"],
+        previous_model_url=run["previous_model_url"],
+        token=event["token"],
+    )
+    log.info(event["action"], extra={"digest": run["digest"], **answer})
+    return answer

@@ -1,0 +1,1 @@
+"""Looks at a roll-out that is under way."""

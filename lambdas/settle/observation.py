@@ -1,0 +1,101 @@
+"""Tells whether the endpoint serves what the stack was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from settle.smoke import mismatch
+from shared.manifest import parse
+from shared.objects import read_small
+from shared.places import NO_MODEL
+from shared.stack import StackFacts, describe, operation
+
+CONFIGURATION_OUTPUT = "EndpointConfigName"
+
+_MOVING = ("Creating", "Updating", "SystemUpdating", "RollingBack")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The stack, its endpoint, and the bucket with the manifests."""
+
+    model_bucket: str
+    endpoint_stack: str
+    endpoint_name: str
+
+
+class Observer:
+    """Looks at the stack, the endpoint and its answers; changes nothing and waits for nothing."""
+
+    def __init__(
+        self, settings: Settings, *, s3: Any, cloudformation: Any, sagemaker: Any, runtime: Any
+    ) -> None:
+        self._settings = settings
+        self._s3 = s3
+        self._cloudformation = cloudformation
+        self._sagemaker = sagemaker
+        self._runtime = runtime
+
+    def look(self, *, token: str, target: str, manifest_key: str | None) -> dict[str, Any]:
+        """Look once.
+
+        Args:
+            token: client request token of the update.
+            target: the URL that the update asked for.
+            manifest_key: manifest whose texts the endpoint must answer; None leaves them out.
+
+        Returns:
+            `status`: `waiting`, `settled`, `overtaken` by another update, or `failed`; `reason`;
+            and `undone`: whether CloudFormation has put back what served before.
+        """
+        done = operation(self._cloudformation, self._settings.endpoint_stack, token)
+        stack = describe(self._cloudformation, self._settings.endpoint_stack)
+        if done.state == "rolled-back":
+            return _failed(done.failure or "cloudformation rolled the update back", undone=True)
+        if done.state != "complete":
+            if stack.busy:
+                return _answer("waiting", f"the stack is in {stack.status}")
+            if stack.model_url != target:
+                return _failed("the update was cancelled", undone=True)
+        if stack.model_url != target:
+            return _answer("overtaken", f"the stack has {stack.model_url} by now")
+        if stack.busy:
+            return _answer("waiting", f"the stack is in {stack.status}")
+        if target == NO_MODEL:
+            return _answer("settled", "nothing serves, as before")
+        return self._endpoint(stack, manifest_key)
+
+    def _endpoint(self, stack: StackFacts, manifest_key: str | None) -> dict[str, Any]:
+        wanted = stack.outputs.get(CONFIGURATION_OUTPUT)
+        if wanted is None:
+            return _failed(f"stack {stack.name} has no output {CONFIGURATION_OUTPUT}")
+        endpoint = self._sagemaker.describe_endpoint(EndpointName=self._settings.endpoint_name)
+        status, serves = endpoint["EndpointStatus"], endpoint.get("EndpointConfigName")
+        reason = endpoint.get("FailureReason", "sagemaker gave no reason")
+        if status in _MOVING:
+            return _answer("waiting", f"the endpoint is {status}")
+        if serves != wanted:
+            # SageMaker can roll back after CloudFormation has called the update complete.
+            return _failed(f"the endpoint serves {serves}, the stack says {wanted}: {reason}")
+        if status != "InService":
+            return _failed(f"the endpoint is {status}: {reason}")
+        problem = self._smoke(manifest_key) if manifest_key else None
+        now = describe(self._cloudformation, stack.name)
+        if now.model_url != stack.model_url:
+            return _answer("overtaken", f"the stack has {now.model_url} by now")
+        return _failed(problem) if problem else _answer("settled", "")
+
+    def _smoke(self, manifest_key: str) -> str | None:
+        found = read_small(self._s3, self._settings.model_bucket, manifest_key)
+        if found is None:
+            return f"{manifest_key} is gone, so its texts could not be tried"
+        return mismatch(self._runtime, self._settings.endpoint_name, parse(found[0]).smoke)
+
+
+def _answer(status: str, reason: str) -> dict[str, Any]:
+    return {"status": status, "reason": reason, "undone": False}
+
+
+def _failed(reason: str, *, undone: bool = False) -> dict[str, Any]:
+    return {"status": "failed", "reason": reason, "undone": undone}

@@ -1,0 +1,50 @@
+"""Asks an endpoint for the labels that its model gave when it was packed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared.manifest import Smoke
+
+_ANSWERED_BADLY = ("ModelError", "ModelNotReadyException", "InternalDependencyException")
+
+
+def mismatch(runtime: Any, endpoint_name: str, smoke: Sequence[Smoke]) -> str | None:
+    """Send all texts in one request; None if every label is as it was, else what was wrong.
+
+    Errors that say nothing about the model, such as a missing right, pass through.
+    """
+    try:
+        answer = runtime.invoke_endpoint(
+            EndpointName=endpoint_name,
+            ContentType="application/json",
+            Accept="application/json",
+            Body=json.dumps({"inputs": [item.text for item in smoke]}).encode(),
+        )
+        with answer["Body"] as body:
+            content = body.read()
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in _ANSWERED_BADLY:
+            raise
+        status = error.response.get("OriginalStatusCode", "no status")
+        said = str(error.response.get("OriginalMessage") or error.response["Error"].get("Message"))
+        return f"the model failed on the manifest's texts: {status}: {said[:300]}"
+    except BotoCoreError as error:
+        return f"the model gave no answer to the manifest's texts: {error}"
+    try:
+        answers: list[Any] = json.loads(content)
+        labels = [answer["label"] for answer in answers]
+    except (ValueError, TypeError, KeyError):
+        return f"the model's answer is no list of labels: {content[:200]!r}"
+    if len(labels) != len(smoke):
+        return f"the model gave {len(labels)} labels for {len(smoke)} texts"
+    wrong = [
+        f"smoke[{index}]: got {label!r}, the manifest says {item.label!r}"
+        for index, (label, item) in enumerate(zip(labels, smoke, strict=True))
+        if label != item.label
+    ]
+    return "; ".join(wrong) or None

@@ -1,0 +1,1 @@
+"""What the delivery functions share; standard library and boto3 only."""

@@ -1,0 +1,43 @@
+"""Settings of a function, from its environment variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class EnvironmentProblem(Exception):
+    """Environment variables that are missing or unusable, all of them."""
+
+
+def from_environment(settings: type[T], environment: Mapping[str, str] = os.environ) -> T:
+    """Fill a dataclass from variables named like its fields, in upper case.
+
+    Fields are `str` or `float`.
+
+    Raises:
+        EnvironmentProblem: names every variable at fault.
+    """
+    values: dict[str, Any] = {}
+    problems = []
+    for field in fields(settings):  # type: ignore[arg-type]
+        variable = field.name.upper()
+        text = environment.get(variable, "").strip()
+        if not text:
+            problems.append(f"{variable} is not set")
+        elif field.type == "float":
+            try:
+                values[field.name] = float(text)
+            except ValueError:
+                problems.append(f"{variable} is {text!r}, a number is needed")
+        else:
+            values[field.name] = text
+    if problems:
+        raise EnvironmentProblem(
+            f"environment of the function: {'; '.join(problems)}; deploy the delivery stack again"
+        )
+    return settings(**values)

@@ -1,0 +1,25 @@
+"""Verdicts: what came of each announced model, one object a digest in the model bucket."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shared.objects import read_small
+from shared.places import verdict_key
+
+
+def read(s3: Any, bucket: str, digest: str) -> dict[str, Any] | None:
+    """The verdict on a digest, None while there is none."""
+    content = read_small(s3, bucket, verdict_key(digest))
+    return None if content is None else dict(json.loads(content[0]))
+
+
+def write(s3: Any, bucket: str, digest: str, verdict: dict[str, Any]) -> None:
+    """Put the verdict on a digest in place of an earlier one."""
+    s3.put_object(
+        Bucket=bucket,
+        Key=verdict_key(digest),
+        Body=json.dumps(verdict, indent=2).encode(),
+        ContentType="application/json",
+    )

@@ -1,0 +1,1 @@
+"""Judges an announced model."""
