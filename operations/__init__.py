@@ -1,0 +1,1 @@
+"""What the `ultracluster` command does. Nothing that runs in AWS imports from here."""

