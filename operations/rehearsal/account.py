@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,19 +62,18 @@ class Account:
             "--no-notices",
             "--no-color",
         ]
-        last: list[str] = []
+        lines: list[str] = []
 
         def on_line(line: str) -> None:
             if line.strip():
-                last.append(line.strip())
-                del last[:-40]
+                lines.append(line.strip())
                 step.status(line.strip())
 
         status = run(command, env=self._tools(), cwd=ROOT, log=log, on_line=on_line)
         if status != 0:
-            errors = [line for line in last if "error" in line.lower() or "fail" in line.lower()]
-            reason = (errors or last or ["no output"])[-1]
-            raise StepFailed(f"cdk {arguments[0]} ended with status {status}: {reason}; see {log}")
+            raise StepFailed(
+                f"cdk {arguments[0]} ended with status {status}: {_reason(lines)}; see {log}"
+            )
 
     def _tools(self) -> dict[str, str]:
         environment = self.emulator.environment()
@@ -148,3 +148,12 @@ class Account:
             Prediction(text=text, label=str(item["label"]), score=float(item["score"]))
             for text, item in zip(texts, items, strict=True)
         ]
+
+
+def _reason(lines: Sequence[str]) -> str:
+    """The line that tells most: the first failed resource, else the first error, else the last."""
+    for pattern in (r"_FAILED +\| ", r"(?i)\berror\b", r"."):
+        found = [line for line in lines if re.search(pattern, line)]
+        if found:
+            return found[-1] if pattern == "." else found[0]
+    return "it printed nothing"
