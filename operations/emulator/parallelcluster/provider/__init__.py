@@ -1,0 +1,1 @@
+"""The code of the provider's Lambda function; ParallelCluster's package is in its environment."""
