@@ -14,27 +14,37 @@ from constructs import Construct
 PATIENCE_SECONDS = 2 * 60 * 60
 """How long one wait may last in all: SageMaker gives up on an endpoint well before."""
 
-_MOST_LOOKS = 1000
-"""Ten events each, and a Standard execution holds 25,000 over its four waits of which two are long."""
+_MOST_LOOKS = 500
+"""A look is ten events, there are four waits, and a Standard execution holds 25,000 events."""
 
-_TRANSIENT = [
-    "ConnectionClosedError",
-    "ConnectTimeoutError",
-    "EndpointConnectionError",
-    "IncompleteReadError",
-    "ReadTimeoutError",
-    "ResponseStreamingError",
-]
+_ERROR = "$states.errorOutput.Error & ': ' & $states.errorOutput.Cause"
 
 
 def _get(expression: str) -> str:
     return f"{{% {expression} %}}"
 
 
-class DeliveryWorkflow:
+def _token(action: str, count: str) -> str:
+    """Names one attempt of one execution, so that a repeated call updates once."""
+    return _get(f"$states.context.Execution.Name & '-{action}-' & $string(${count})")
+
+
+def _is(field: str, value: str) -> str:
+    return f"$states.input.{field} = '{value}'"
+
+
+def _if(expression: str) -> sfn.Condition:
+    return sfn.Condition.jsonata(_get(expression))
+
+
+_GAVE_UP = {"outcome": "failed", "reason": _get("'gave up waiting: ' & $reason")}
+_NOT_ROLLED_BACK = "$reason & '; and it was not rolled back: ' & "
+
+
+class DeliveryWorkflow(Construct):
     """Validate, roll out, settle, and on trouble roll back; every road ends in a record.
 
-    Nothing runs while it waits, and every wait is counted: `_waits` names the count that bounds it.
+    No function runs while it waits, and every wait counts up to a bound.
 
     Args:
         poll_seconds: pause between two looks.
@@ -43,6 +53,7 @@ class DeliveryWorkflow:
     def __init__(
         self,
         scope: Construct,
+        construct_id: str,
         *,
         validate: lambda_.IFunction,
         roll_out: lambda_.IFunction,
@@ -50,19 +61,19 @@ class DeliveryWorkflow:
         record: lambda_.IFunction,
         poll_seconds: int,
     ) -> None:
-        self._scope = scope
+        super().__init__(scope, construct_id)
         self._poll_seconds = poll_seconds
         self._looks = min(math.ceil(PATIENCE_SECONDS / poll_seconds), _MOST_LOOKS)
         self._record = self._recording(record)
         self._nothing_to_do = sfn.Succeed.jsonata(
-            scope,
+            self,
             "NothingToDo",
             comment="Seen before, older than what serves, or overtaken: nothing changed",
             outputs={"outcome": "nothing-to-do", "reason": _get("$reason")},
         )
         roll_back = self._rolling_back(roll_out, settle)
         self.start = sfn.Pass.jsonata(
-            scope,
+            self,
             "Begin",
             assign={
                 "run": {},
@@ -98,16 +109,13 @@ class DeliveryWorkflow:
             },
             on_error=self._record,
         )
-        judge.add_retry(
-            errors=_TRANSIENT, max_attempts=2, interval=Duration.seconds(5), backoff_rate=2
-        )
         ask = self._task(
             "RollOut",
             roll_out,
             payload={
                 "action": "roll-out",
                 "run": _get("$run"),
-                "token": _get("$states.context.Execution.Name & '-out-' & $string($turns)"),
+                "token": _token("out", "turns"),
             },
             assign={
                 "operation": _get("$states.result.Payload"),
@@ -135,24 +143,24 @@ class DeliveryWorkflow:
 
         judge.next(
             self._choice("Judged", otherwise=self._nothing_to_do)
-            .when(_is("decision", "roll-out"), ask)
-            .when(_is("decision", "refuse"), self._record, assign={"outcome": "refused"})
-            .when(self._may_wait(_is_text("decision", "wait"), "turns"), turn)
-            .when(_is("decision", "wait"), self._record, assign=_GAVE_UP)
+            .when(_if(_is("decision", "roll-out")), ask)
+            .when(_if(_is("decision", "refuse")), self._record, assign={"outcome": "refused"})
+            .when(self._may_wait(_is("decision", "wait"), "turns"), turn)
+            .when(_if(_is("decision", "wait")), self._record, assign=_GAVE_UP)
         )
         ask.next(
             self._choice("RollOutAnswered", otherwise=self._nothing_to_do)
-            .when(_is("status", "started"), watch)
-            .when(self._may_wait(_is_text("status", "busy"), "turns"), turn)
-            .when(_is("status", "busy"), self._record, assign=_GAVE_UP)
+            .when(_if(_is("status", "started")), watch)
+            .when(self._may_wait(_is("status", "busy"), "turns"), turn)
+            .when(_if(_is("status", "busy")), self._record, assign=_GAVE_UP)
         )
         look.next(
             self._choice("Settled", otherwise=roll_back)
-            .when(_is("status", "settled"), self._record, assign={"outcome": "serving"})
-            .when(_is("status", "overtaken"), self._nothing_to_do)
-            .when(self._may_wait(_is_text("status", "waiting"), "looks"), watch)
-            .when(_is("status", "waiting"), roll_back, assign={"outcome": "failed"})
-            .when(sfn.Condition.jsonata(_get("$states.input.undone")), self._record)
+            .when(_if(_is("status", "settled")), self._record, assign={"outcome": "serving"})
+            .when(_if(_is("status", "overtaken")), self._nothing_to_do)
+            .when(self._may_wait(_is("status", "waiting"), "looks"), watch)
+            .when(_if(_is("status", "waiting")), roll_back, assign=_GAVE_UP)
+            .when(_if("$states.input.undone"), self._record)
         )
         return judge
 
@@ -165,10 +173,13 @@ class DeliveryWorkflow:
             payload={
                 "action": "roll-back",
                 "run": _get("$run"),
-                "token": _get("$states.context.Execution.Name & '-back-' & $string($rollBackTurns)"),
+                "token": _get(
+                    "$states.context.Execution.Name & '-back-' & $string($rollBackTurns)"
+                ),
             },
             assign={"operation": _get("$states.result.Payload")},
             on_error=self._record,
+            error_reason=_NOT_ROLLED_BACK + _ERROR,
         )
         look = self._task(
             "SettleRollBack",
@@ -179,31 +190,30 @@ class DeliveryWorkflow:
                 "operation": _get("$operation"),
             },
             on_error=self._record,
+            error_reason=_NOT_ROLLED_BACK + _ERROR,
         )
         turn = self._wait("WaitToRollBack", "rollBackTurns").next(ask)
         watch = self._wait("WaitForRollBack", "rollBackLooks").next(look)
         not_rolled_back = {
             "outcome": "failed",
-            "reason": _get("$reason & '; and it was not rolled back: ' & $states.input.reason"),
+            "reason": _get(_NOT_ROLLED_BACK + "$states.input.reason"),
         }
         ask.next(
             self._choice("RollBackAnswered", otherwise=self._record)
-            .when(_is("status", "started"), watch)
-            .when(self._may_wait(_is_text("status", "busy"), "rollBackTurns"), turn)
-            .when(_is("status", "busy"), self._record, assign=not_rolled_back)
+            .when(_if(_is("status", "started")), watch)
+            .when(self._may_wait(_is("status", "busy"), "rollBackTurns"), turn)
+            .when(_if(_is("status", "busy")), self._record, assign=not_rolled_back)
         )
         look.next(
             self._choice("RollBackSettled", otherwise=self._record, assign=not_rolled_back)
-            .when(self._may_wait(_is_text("status", "waiting"), "rollBackLooks"), watch)
-            .when(_is("status", "settled"), self._record)
-            .when(_is("status", "overtaken"), self._record)
+            .when(self._may_wait(_is("status", "waiting"), "rollBackLooks"), watch)
+            .when(_if(_is("status", "settled")), self._record)
+            .when(_if(_is("status", "overtaken")), self._record)
         )
         return ask
 
     def _recording(self, record: lambda_.IFunction) -> sfn.IChainable:
-        failed = sfn.Fail.jsonata(
-            self._scope, "Failed", error="DeliveryFailed", cause=_get("$reason")
-        )
+        failed = sfn.Fail.jsonata(self, "Failed", error="DeliveryFailed", cause=_get("$reason"))
         write = self._task(
             "Record",
             record,
@@ -216,8 +226,56 @@ class DeliveryWorkflow:
             },
             on_error=failed,
         )
-        done = sfn.Succeed.jsonata(self._scope, "Done")
+        done = sfn.Succeed.jsonata(self, "Done")
         write.next(
-            self._choice("Recorded", otherwise=done).when(_is("outcome", "failed"), failed)
+            self._choice("Recorded", otherwise=done).when(_if(_is("outcome", "failed")), failed)
         )
         return write
+
+    def _task(
+        self,
+        name: str,
+        function: lambda_.IFunction,
+        *,
+        payload: Any,
+        on_error: sfn.IChainable,
+        assign: dict[str, Any] | None = None,
+        error_reason: str = _ERROR,
+    ) -> tasks.LambdaInvoke:
+        task = tasks.LambdaInvoke.jsonata(
+            self,
+            name,
+            lambda_function=function,
+            payload=(
+                sfn.TaskInput.from_text(payload)
+                if isinstance(payload, str)
+                else sfn.TaskInput.from_object(payload)
+            ),
+            outputs=_get("$states.result.Payload"),
+            assign=assign,
+        )
+        # Every function can be asked twice; a lost connection must not undo a good roll-out.
+        task.add_retry(
+            errors=["States.TaskFailed"],
+            max_attempts=2,
+            interval=Duration.seconds(2),
+            backoff_rate=2,
+        )
+        task.add_catch(on_error, assign={"outcome": "failed", "reason": _get(error_reason)})
+        return task
+
+    def _wait(self, name: str, count: str) -> sfn.Wait:
+        return sfn.Wait.jsonata(
+            self,
+            name,
+            time=sfn.WaitTime.duration(Duration.seconds(self._poll_seconds)),
+            assign={count: _get(f"${count} + 1")},
+        )
+
+    def _may_wait(self, expression: str, count: str) -> sfn.Condition:
+        return _if(f"{expression} and ${count} < {self._looks}")
+
+    def _choice(
+        self, name: str, *, otherwise: sfn.IChainable, assign: dict[str, Any] | None = None
+    ) -> sfn.Choice:
+        return sfn.Choice.jsonata(self, name, assign=assign).otherwise(otherwise)

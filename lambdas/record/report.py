@@ -142,11 +142,10 @@ _WHAT: dict[Outcome, str] = {
 
 
 def _readable(reason: str) -> str:
-    """The message within a Lambda error's JSON, else the text itself."""
+    """The reason, with the JSON of a Lambda error in it cut down to its message."""
+    before, brace, after = reason.partition("{")
     try:
-        value = json.loads(reason)
-    except ValueError:
+        value = json.loads(brace + after)
+        return f"{before}{value['errorMessage']}"
+    except (ValueError, KeyError):
         return reason
-    if not isinstance(value, dict) or "errorMessage" not in value:
-        return reason
-    return f"{value.get('errorType', 'error')}: {value['errorMessage']}"

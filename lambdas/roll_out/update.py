@@ -26,7 +26,7 @@ class Updater:
 
     Every answer has a `status`: `started`; `busy`, try again later; `unchanged`, nothing to do;
     `overtaken`, another model has been asked for since. `started` comes with the update's `token`,
-    its `target` and what it `leaves`.
+    its `target`.
     """
 
     def __init__(self, settings: Settings, *, cloudformation: Any) -> None:
@@ -99,7 +99,12 @@ class Updater:
 
 
 def _started(token: str, *, target: str, leaves: str) -> dict[str, Any]:
-    return {"status": "started", "token": token, "target": target, "leaves": leaves}
+    return {
+        "status": "started",
+        "reason": f"cloudformation updates the stack from {leaves}",
+        "token": token,
+        "target": target,
+    }
 
 
 def _client_request_token(name: str) -> str:

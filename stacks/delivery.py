@@ -1,0 +1,56 @@
+"""What carries a published model to the endpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import CfnOutput, RemovalPolicy, Stack
+from constructs import Construct
+
+from stacks.endpoint import EndpointStack
+from stacks.storage import StorageStack
+from ultracluster.catalog import graviton_image
+from ultracluster.delivery import Delivery, Gate
+from ultracluster.settings import Settings
+
+
+class DeliveryStack(Stack):
+    """The delivery of one served model name; goes before the Endpoint stack on destroy."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Settings,
+        storage: StorageStack,
+        endpoint: EndpointStack,
+        code: Path,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(scope, construct_id, **kwargs)
+        self.add_stack_dependency(endpoint, "a run in flight needs the stack that it updates")
+        serving = graviton_image()
+        self.delivery = Delivery(
+            self,
+            "Delivery",
+            code=code,
+            model_bucket=storage.models,
+            model_name=settings.endpoint.model_name,
+            endpoint_name=settings.prefix,
+            endpoint_stack_name=endpoint.stack_name,
+            service_role_arn=storage.endpoint_role.role_arn,
+            gate=Gate(
+                serving_torch=serving.torch,
+                serving_python=serving.python,
+                minimum_macro_f1=settings.delivery.minimum_macro_f1,
+            ),
+            poll_seconds=settings.delivery.poll_seconds,
+            removal_policy=(
+                RemovalPolicy.DESTROY if settings.retention == "destroy" else RemovalPolicy.RETAIN
+            ),
+        )
+        CfnOutput(self, "StateMachineArn", value=self.delivery.state_machine.state_machine_arn)
+        CfnOutput(self, "NoticesTopicArn", value=self.delivery.topic.topic_arn)
+        CfnOutput(self, "DeadLetterQueueUrl", value=self.delivery.dead_letters.queue_url)
