@@ -1,0 +1,1 @@
+"""Training, packaging and publishing: what runs on the cluster, and unchanged on a laptop."""

@@ -1,0 +1,39 @@
+"""What every command of this folder shares: one-line errors and exit codes."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+
+class InputError(Exception):
+    """Something the caller gave cannot be used; the message says what, and what to do."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, like every other error of a command."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2 and one line on stderr."""
+        self.exit(2, f"error: {message}; see {self.prog} --help\n")
+
+
+def run(action: Callable[[], None]) -> int:
+    """Run a command and return its exit code: 0, 2 for bad input, 130 for Ctrl-C."""
+    try:
+        action()
+    except InputError as error:
+        sys.stdout.flush()
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        print("stopped by Ctrl-C; nothing was written", file=sys.stderr)
+        return 130
+    return 0
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error that a library raised, or its type where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
