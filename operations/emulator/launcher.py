@@ -10,7 +10,9 @@ from typing import Any, Self
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
+from operations.emulator import parallelcluster
 from operations.processes import Child
 
 ROOT = Path(__file__).parents[2]
@@ -136,6 +138,10 @@ class Emulator:
             raise EmulatorError(f"cannot write to {self._run_directory}: {error}") from error
         try:
             self._wait_for(announcement)
+            parallelcluster.seed(self.client("s3"), self.region)
+        except (BotoCoreError, ClientError) as error:
+            self.close()
+            raise EmulatorError(f"the emulated account does not answer: {error}") from error
         except BaseException:
             self.close()
             raise

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from operations.emulator.server.corrections import buckets, functions, network, templates
+from operations.emulator.server.corrections import (
+    alarms,
+    buckets,
+    events,
+    functions,
+    network,
+    stacks,
+    templates,
+)
 from operations.emulator.server.fsx import FSx
 
 
 def apply(fsx: FSx) -> None:
     """Apply every correction, once, before the first request."""
+    alarms.apply()
     buckets.apply()
+    events.apply()
     functions.apply()
     network.apply(fsx)
+    stacks.apply()
     templates.apply()

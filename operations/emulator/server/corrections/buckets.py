@@ -1,9 +1,11 @@
-"""Buckets: tags reach the bucket, and one that is not empty cannot be deleted."""
+"""Buckets: tags arrive, one that is not empty stays, and uploads answer with their checksum."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
+from ministack.services import s3
 from ministack.services.cloudformation import provisioners
 
 from operations.emulator.server.calls import already_gone_is_fine, client
@@ -19,6 +21,7 @@ def apply() -> None:
     handlers = provisioners._RESOURCE_HANDLERS[_BUCKET]
     provisioners._RESOURCE_HANDLERS[_BUCKET] = {**handlers, "delete": _delete}
     run_on_worker_thread(_BUCKET)
+    _echo_checksums()
 
 
 def _tag(
@@ -36,3 +39,17 @@ def _delete(physical_id: str, properties: Properties) -> None:
     """MiniStack throws the objects away; AWS answers BucketNotEmpty and the stack stays."""
     with already_gone_is_fine():
         client("s3").delete_bucket(Bucket=physical_id)
+
+
+def _echo_checksums() -> None:
+    """AWS answers PutObject with the checksums that it has verified; MiniStack leaves them out."""
+    put = s3._put_object
+
+    def put_object(bucket: str, key: str, body: bytes, headers: dict[str, str]) -> Any:
+        status, answer, content = put(bucket, key, body, headers)
+        if status == HTTPStatus.OK:
+            given = [f"x-amz-checksum-{name}" for name in s3._S3_CHECKSUM_HEADERS]
+            answer.update({name: headers[name] for name in given if name in headers})
+        return status, answer, content
+
+    s3._put_object = put_object

@@ -1,8 +1,12 @@
-"""Lambda functions: properties that MiniStack's CloudFormation drops, set through the API."""
+"""Lambda functions: dropped properties, and errors under the names that AWS gives them."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
+
+from ministack.core import lambda_runtime
+from ministack.services import lambda_svc
 
 from operations.emulator.server.calls import client
 from operations.emulator.server.corrections.handlers import Properties, after_change
@@ -15,6 +19,7 @@ def apply() -> None:
     """Apply the corrections."""
     after_change(_FUNCTION, _finish)
     run_on_worker_thread(_FUNCTION)
+    _name_errors()
 
 
 def _finish(
@@ -34,3 +39,36 @@ def _finish(
     elif old.get("ReservedConcurrentExecutions") is not None:
         calls.delete_function_concurrency(FunctionName=function)
     return attributes
+
+
+# The worker's line that answers an invocation with an error, and the same with the error's type.
+_ANSWER = '{"status": "error", "error": str(e), "trace": traceback.format_exc()}'
+_TYPED_ANSWER = _ANSWER.replace("}", ', "type": type(e).__name__}')
+
+
+def _name_errors() -> None:
+    """MiniStack calls every error Runtime.HandlerError; AWS gives the exception's class name.
+
+    Step Functions' Retry and Catch go by that name.
+    """
+    script = lambda_runtime._PYTHON_WORKER_SCRIPT
+    if script.count(_ANSWER) != 1:
+        raise RuntimeError("this MiniStack answers errors of functions otherwise than 1.5.33")
+    lambda_runtime._PYTHON_WORKER_SCRIPT = script.replace(_ANSWER, _TYPED_ANSWER)
+    invoke, execute = lambda_runtime.Worker.invoke, lambda_svc._execute_function_warm
+    last = threading.local()
+
+    def invoked(worker: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = invoke(worker, *arguments, **options)
+        last.error_type = answer.get("type")
+        return answer
+
+    def executed(function: dict[str, Any], event: Any, request_id: str) -> dict[str, Any]:
+        last.error_type = None
+        result: dict[str, Any] = execute(function, event, request_id)
+        if result.get("error") and last.error_type is not None:
+            result["body"]["errorType"] = last.error_type
+        return result
+
+    lambda_runtime.Worker.invoke = invoked
+    lambda_svc._execute_function_warm = executed
