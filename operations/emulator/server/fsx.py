@@ -56,6 +56,7 @@ class FSx:
             "DescribeFileSystems": self._describe_file_systems,
             "UpdateFileSystem": self._update_file_system,
             "DeleteFileSystem": self._delete_file_system,
+            "DescribeBackups": lambda request: {"Backups": []},
             "CreateDataRepositoryAssociation": self._create_association,
             "DescribeDataRepositoryAssociations": self._describe_associations,
             "UpdateDataRepositoryAssociation": self._update_association,
