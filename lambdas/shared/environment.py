@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 T = TypeVar("T")
 
@@ -24,18 +23,18 @@ def from_environment(settings: type[T], environment: Mapping[str, str] = os.envi
     """
     values: dict[str, Any] = {}
     problems = []
-    for field in fields(settings):  # type: ignore[arg-type]
-        variable = field.name.upper()
+    for name, kind in get_type_hints(settings).items():
+        variable = name.upper()
         text = environment.get(variable, "").strip()
         if not text:
             problems.append(f"{variable} is not set")
-        elif field.type == "float":
+        elif kind is float:
             try:
-                values[field.name] = float(text)
+                values[name] = float(text)
             except ValueError:
                 problems.append(f"{variable} is {text!r}, a number is needed")
         else:
-            values[field.name] = text
+            values[name] = text
     if problems:
         raise EnvironmentProblem(
             f"environment of the function: {'; '.join(problems)}; deploy the delivery stack again"

@@ -97,9 +97,10 @@ def parse(content: bytes) -> Manifest:
 def problems_of(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]:
     """Every way in which a JSON value breaks the schema, each with its path."""
     where = path or "the manifest"
-    if "const" in schema and (isinstance(value, bool) or value != schema["const"]):
-        yield f"{where}: got {_short(value)}, allowed: {schema['const']!r}"
-    if "type" in schema and not _is(value, schema["type"]):
+    if "const" in schema:
+        if isinstance(value, bool) or value != schema["const"]:
+            yield f"{where}: got {_short(value)}, allowed: {schema['const']!r}"
+    elif not _is(value, schema["type"]):
         yield f"{where}: got {_short(value)}, allowed: {_article(schema['type'])}"
     elif isinstance(value, str):
         yield from _string(value, schema, where)

@@ -1,0 +1,427 @@
+"""The real functions in the real state machine, over in-memory services."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import record.handler
+import roll_out.handler
+import settle.handler
+import validate.handler
+from record.report import Reporter
+from record.report import Settings as RecordSettings
+from roll_out.update import Settings as RollOutSettings
+from roll_out.update import Updater
+from settle.observation import Observer
+from settle.observation import Settings as SettleSettings
+from shared.places import verdict_key
+from tests.unit.delivery_stack import ROLE, definition
+from tests.unit.lambdas.asl import Execution
+from tests.unit.lambdas.fakes import (
+    ENDPOINT,
+    STACK,
+    FakeCloudFormation,
+    FakeRuntime,
+    FakeS3,
+    FakeSageMaker,
+    FakeSns,
+    Platform,
+    configuration,
+    labels_of,
+)
+from tests.unit.lambdas.models import BUCKET, NAME, Published, good_archive, pack, publish
+from validate.judgement import Judge
+from validate.judgement import Settings as ValidateSettings
+
+
+def _same(part: Any) -> Any:
+    return part
+
+
+def _call(module: Any, event: Any) -> Any:
+    return module.handler(event, None)
+
+
+class Account:
+    """One emulated account with the four functions in it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.started = 0
+        self.s3 = FakeS3()
+        self.sns = FakeSns()
+        self.platform = Platform()
+        self.cloudformation = FakeCloudFormation(self.platform)
+        self.runtime = FakeRuntime(labels_of)
+        parts: dict[Any, tuple[str, Any]] = {
+            validate.handler: (
+                "_judge",
+                Judge(
+                    ValidateSettings(
+                        model_bucket=BUCKET,
+                        model_name=NAME,
+                        endpoint_stack=STACK,
+                        serving_torch="2.6.0",
+                        serving_python="3.12",
+                        minimum_macro_f1=0.6,
+                    ),
+                    s3=self.s3,
+                    cloudformation=self.cloudformation,
+                ),
+            ),
+            roll_out.handler: (
+                "_updater",
+                Updater(
+                    RollOutSettings(endpoint_stack=STACK, service_role_arn=ROLE),
+                    cloudformation=self.cloudformation,
+                ),
+            ),
+            settle.handler: (
+                "_observer",
+                Observer(
+                    SettleSettings(
+                        model_bucket=BUCKET, endpoint_stack=STACK, endpoint_name=ENDPOINT
+                    ),
+                    s3=self.s3,
+                    cloudformation=self.cloudformation,
+                    sagemaker=FakeSageMaker(self.platform),
+                    runtime=self.runtime,
+                ),
+            ),
+            record.handler: (
+                "_reporter",
+                Reporter(
+                    RecordSettings(
+                        model_bucket=BUCKET,
+                        model_name=NAME,
+                        endpoint_stack=STACK,
+                        endpoint_name=ENDPOINT,
+                        topic_arn="arn:aws:sns:us-west-2:000000000000:notices",
+                    ),
+                    s3=self.s3,
+                    sns=self.sns,
+                    cloudformation=self.cloudformation,
+                ),
+            ),
+        }
+        self.tasks: dict[str, Callable[[Any], Any]] = {}
+        for module, (maker, part) in parts.items():
+            monkeypatch.setattr(module, maker, functools.partial(_same, part))
+            name = module.__name__.split(".")[0]
+            self.tasks[name] = functools.partial(_call, module)
+
+    def execution(self, event: dict[str, Any]) -> Execution:
+        self.started += 1
+        return Execution(definition(), self.tasks, event, name=f"run_{self.started}")
+
+    def run(self, event: dict[str, Any]) -> Execution:
+        return self.execution(event).run(self.platform.tick)
+
+    def together(self, *events: dict[str, Any]) -> list[Execution]:
+        """Run executions side by side, each until its next wait in turn."""
+        runs = [self.execution(event) for event in events]
+        going: list[Iterator[str]] = [iter(run) for run in runs]
+        for _ in range(1000):
+            going = [run for run in going if next(run, None) is not None]
+            if not going:
+                return runs
+            self.platform.tick()
+        raise AssertionError("the executions wait without end")
+
+    def verdict(self, model: Published) -> dict[str, Any]:
+        verdict: dict[str, Any] = self.s3.json(BUCKET, verdict_key(model.digest))
+        return verdict
+
+    @property
+    def updates(self) -> list[str]:
+        """The URLs that CloudFormation accepted."""
+        return [
+            request["Parameters"][0]["ParameterValue"]
+            for name, request in self.cloudformation.calls
+            if name == "UpdateStack"
+        ]
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Account:
+    return Account(monkeypatch)
+
+
+def newer(account: Account, seed: str, hour: int = 17, **changes: Any) -> Published:
+    return publish(
+        account.s3,
+        good_archive(seed),
+        sequencer=f"{seed}-{hour}",
+        created=f"2026-11-30T{hour}:00:00Z",
+        **changes,
+    )
+
+
+def wrong_for(account: Account, url: str) -> Callable[[list[str]], bytes]:
+    """Answers that are wrong while that model serves."""
+
+    def answer(texts: list[str]) -> bytes:
+        serves_it = account.platform.serves == configuration(url)
+        return labels_of(texts, "negative" if serves_it else "positive")
+
+    return answer
+
+
+def test_a_first_model_and_a_second_one_serve(account: Account) -> None:
+    first = publish(account.s3)
+    run = account.run(first.event)
+    assert (run.status, run.output["outcome"]) == ("SUCCEEDED", "serving")
+    second = newer(account, "second")
+    assert account.run(second.event).output["outcome"] == "serving"
+    assert account.updates == [first.url, second.url]
+    assert account.verdict(second)["previous_model_url"] == first.url
+    assert len(account.sns.messages) == 2
+
+
+def test_a_refused_model_changes_nothing_and_is_told_once(account: Account) -> None:
+    model = publish(account.s3, pack({"config.json": b""}))
+    assert account.run(model.event).output["outcome"] == "refused"
+    assert account.run(model.event).output["outcome"] == "nothing-to-do"
+    assert account.updates == []
+    assert len(account.sns.messages) == 1
+    assert "archive-missing-file" in account.sns.messages[0]
+
+
+@pytest.mark.case("L07")
+def test_the_same_event_five_times_at_once_is_one_roll_out(account: Account) -> None:
+    model = publish(account.s3)
+    runs = account.together(*[model.event] * 5)
+    assert sorted(run.output["outcome"] for run in runs) == ["nothing-to-do"] * 4 + ["serving"]
+    assert account.updates == [model.url]
+    assert len(account.sns.messages) == 1
+
+
+@pytest.mark.case("L07")
+def test_a_broken_model_announced_twice_at_once_is_tried_once(account: Account) -> None:
+    good, bad = publish(account.s3), newer(account, "bad")
+    account.run(good.event)
+    account.runtime.answer = wrong_for(account, bad.url)
+    runs = account.together(bad.event, bad.event)
+    assert sorted(run.output["outcome"] for run in runs) == ["nothing-to-do", "rolled-back"]
+    assert account.updates == [good.url, bad.url, good.url]
+
+
+@pytest.mark.case("L07")
+def test_a_newer_event_and_then_an_older_one(account: Account) -> None:
+    old, new = publish(account.s3), newer(account, "new")
+    account.run(new.event)
+    assert account.run(old.event).output["outcome"] == "nothing-to-do"
+    assert account.updates == [new.url]
+
+
+def test_two_models_at_once_are_rolled_out_one_after_the_other(account: Account) -> None:
+    first, second = publish(account.s3), newer(account, "second")
+    runs = account.together(first.event, second.event)
+    assert [run.output["outcome"] for run in runs] == ["serving", "serving"]
+    assert account.updates == [first.url, second.url]
+
+
+def test_an_older_model_that_waited_behind_a_newer_one_stays_out(account: Account) -> None:
+    first, second = publish(account.s3), newer(account, "second")
+    runs = account.together(second.event, first.event)
+    assert [run.output["outcome"] for run in runs] == ["serving", "nothing-to-do"]
+    assert account.updates == [second.url]
+
+
+def test_an_older_model_that_waited_behind_a_broken_one_serves(account: Account) -> None:
+    first, broken = publish(account.s3), newer(account, "broken")
+    account.platform.endings[broken.url] = "failed"
+    runs = account.together(broken.event, first.event)
+    assert [run.output["outcome"] for run in runs] == ["rolled-back", "serving"]
+    assert account.platform.url == first.url
+
+
+def test_what_cloudformation_rolls_back_is_recorded_and_not_tried_again(account: Account) -> None:
+    good, broken = publish(account.s3), newer(account, "broken")
+    account.run(good.event)
+    account.platform.endings[broken.url] = "failed"
+    run = account.run(broken.event)
+    assert (run.status, run.output["outcome"]) == ("SUCCEEDED", "rolled-back")
+    assert account.updates == [good.url, broken.url]
+    assert "did not pass the health check" in account.sns.messages[-1]
+    assert f"serves now: {good.url}" in account.sns.messages[-1]
+    assert account.verdict(broken)["final"]
+    assert account.run(broken.event).output["outcome"] == "nothing-to-do"
+
+
+@pytest.mark.parametrize("ending", ["silent", "complete"])
+def test_what_does_not_answer_as_packed_is_rolled_back(account: Account, ending: str) -> None:
+    good, bad = publish(account.s3), newer(account, "bad")
+    account.run(good.event)
+    account.platform.endings[bad.url] = ending
+    account.runtime.answer = wrong_for(account, bad.url)
+    run = account.run(bad.event)
+    assert (run.status, run.output["outcome"]) == ("SUCCEEDED", "rolled-back")
+    assert account.updates == [good.url, bad.url, good.url]
+    assert account.platform.serves == configuration(good.url)
+    said = "the stack says" if ending == "silent" else "got 'negative'"
+    assert said in account.sns.messages[-1]
+
+
+def test_a_first_model_that_fails_its_texts_leaves_no_endpoint(account: Account) -> None:
+    model = publish(account.s3)
+    account.runtime.answer = wrong_for(account, model.url)
+    assert account.run(model.event).output["outcome"] == "rolled-back"
+    assert account.platform.url == "none"
+    assert "serves now: no model" in account.sns.messages[-1]
+
+
+def test_a_model_that_cannot_be_looked_at_does_not_stay(account: Account) -> None:
+    good, model = publish(account.s3), newer(account, "unseen")
+    account.run(good.event)
+    look = account.tasks["settle"]
+
+    def denied(event: dict[str, Any]) -> Any:
+        if event["action"] == "roll-out":
+            raise PermissionError("not authorized to perform sagemaker:InvokeEndpoint")
+        return look(event)
+
+    account.tasks["settle"] = denied
+    run = account.run(model.event)
+    assert (run.status, run.error) == ("FAILED", "DeliveryFailed")
+    assert "InvokeEndpoint" in run.cause
+    assert account.platform.url == good.url
+    assert account.verdict(model)["outcome"] == "failed"
+    assert not account.verdict(model)["final"]
+    account.tasks["settle"] = look
+    assert account.run(model.event).output["outcome"] == "serving"
+
+
+def test_one_lost_connection_undoes_nothing(account: Account) -> None:
+    model = publish(account.s3)
+    for name in ("validate", "roll_out", "settle", "record"):
+        account.tasks[name] = failing_once(account.tasks[name])
+    assert account.run(model.event).output["outcome"] == "serving"
+    assert account.updates == [model.url]
+
+
+def failing_once(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Does the work of the first call, and then loses the answer."""
+    calls = 0
+
+    def run(event: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        answer = task(event)
+        if calls == 1:
+            raise ConnectionError("connection reset")
+        return answer
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["validate", "roll_out", "settle", "record"])
+def test_every_broken_function_ends_in_a_failed_execution(account: Account, name: str) -> None:
+    model = publish(account.s3)
+
+    def broken(event: Any) -> Any:
+        raise RuntimeError(f"{name} broke")
+
+    account.tasks[name] = broken
+    run = account.run(model.event)
+    assert (run.status, run.error) == ("FAILED", "DeliveryFailed")
+    assert f"{name} broke" in run.cause
+    if name != "record":
+        assert f"{name} broke" in account.sns.messages[-1]
+
+
+@pytest.mark.parametrize("event", [{}, {"detail": {}}, {"bucket": BUCKET, "key": 3}])
+def test_a_poisoned_event_is_not_swallowed(account: Account, event: dict[str, Any]) -> None:
+    run = account.run(event)
+    assert run.status == "FAILED"
+    assert len(account.sns.messages) == 1
+
+
+@pytest.mark.case("M10")
+def test_a_stack_that_never_settles_ends_in_a_failure(account: Account) -> None:
+    model = publish(account.s3)
+    account.platform.ticks = 10**9
+    run = account.run(model.event)
+    assert run.status == "FAILED"
+    assert "gave up waiting: the stack is in UPDATE_IN_PROGRESS" in run.cause
+    assert "not rolled back" in run.cause
+    waits = [name for name in run.visited if name.startswith("Wait")]
+    assert len(waits) == 2 * 240  # two waits of two hours, a look each 30 s
+
+
+def test_a_stack_that_stays_busy_ends_in_a_failure(account: Account) -> None:
+    model = publish(account.s3)
+    account.platform.begin("s3://other", "d-0")
+    account.platform.ticks = account.platform._left = 10**9
+    run = account.run(model.event)
+    assert run.status == "FAILED"
+    assert "gave up waiting" in run.cause
+    assert account.updates == []
+
+
+def test_a_roll_back_that_fails_is_loud(account: Account) -> None:
+    good, bad = publish(account.s3), newer(account, "bad")
+    account.run(good.event)
+    account.runtime.answer = wrong_for(account, bad.url)
+    account.platform.endings[good.url] = "failed"
+    run = account.run(bad.event)
+    assert run.status == "FAILED"
+    assert re.search("got 'negative'.*it was not rolled back.*health check", run.cause)
+    assert f"serves now: {bad.url}" in account.sns.messages[-1]
+
+
+def test_a_run_that_was_overtaken_does_not_roll_back_the_other(account: Account) -> None:
+    good, bad, other = publish(account.s3), newer(account, "bad"), newer(account, "other", 18)
+    account.run(good.event)
+    smoke = wrong_for(account, bad.url)
+
+    def overtaken(event: dict[str, Any]) -> Any:
+        # Between the look that failed and the roll-back, somebody deploys another model.
+        account.platform.url, account.platform.serves = other.url, configuration(other.url)
+        return ask(event)
+
+    account.runtime.answer = smoke
+    ask = account.tasks["roll_out"]
+    account.tasks["roll_out"] = lambda event: (
+        overtaken(event) if event["action"] == "roll-back" else ask(event)
+    )
+    run = account.run(bad.event)
+    assert run.output["outcome"] == "rolled-back"
+    assert account.platform.url == other.url
+    assert account.updates == [good.url, bad.url]
+    assert f"serves now: {other.url}" in account.sns.messages[-1]
+
+
+def test_a_person_goes_back_to_an_earlier_model(account: Account) -> None:
+    first, second = publish(account.s3), newer(account, "second")
+    account.run(first.event)
+    account.run(second.event)
+    asked = {"bucket": BUCKET, "key": first.manifest_key, "intent": "roll-back"}
+    assert account.run(asked).output["outcome"] == "serving"
+    assert account.platform.url == first.url
+
+
+@pytest.mark.case("S06")
+def test_what_the_delivery_writes_starts_no_delivery(account: Account) -> None:
+    account.run(publish(account.s3).event)
+    for request in [request for name, request in account.s3.calls if name == "PutObject"]:
+        run = account.run({"bucket": BUCKET, "key": request["Key"]})
+        assert run.output["outcome"] == "refused"
+    assert len(account.updates) == 1
+
+
+@pytest.mark.case("M10")
+def test_archives_are_read_once_however_long_the_turn_takes(account: Account) -> None:
+    first, second = publish(account.s3), newer(account, "second")
+    account.platform.ticks = 30
+    account.together(first.event, second.event)
+    archives = [
+        request["Key"]
+        for name, request in account.s3.calls
+        if name == "GetObject" and request["Key"].endswith("model.tar.gz")
+    ]
+    assert len(archives) == 2
