@@ -42,7 +42,11 @@ def build_app(
     Raises:
         SettingsError: the settings are missing or wrong; lists every problem.
     """
-    app = cdk.App(context=context, outdir=outdir, analytics_reporting=False)
+    app = cdk.App(
+        context=context,
+        outdir=outdir,
+        analytics_reporting=False,
+    )
     environment = environment or app.node.try_get_context("environment") or DEFAULT_ENVIRONMENT
     settings = load_settings(environment, ROOT / "config")
     check(settings)

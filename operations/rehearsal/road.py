@@ -96,7 +96,7 @@ def travel(
             outcome = Rollout(
                 name=package.folder.name.removesuffix("-package"),
                 digest=package.digest,
-                verdict=str(verdict["verdict"]),
+                verdict=str(verdict["outcome"]),
                 reason=str(verdict["reason"]),
             )
             report.rollouts.append(outcome)
