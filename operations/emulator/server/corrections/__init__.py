@@ -7,6 +7,7 @@ from operations.emulator.server.corrections import (
     buckets,
     events,
     functions,
+    nested,
     network,
     stacks,
     templates,
@@ -20,6 +21,7 @@ def apply(fsx: FSx) -> None:
     buckets.apply()
     events.apply()
     functions.apply()
+    nested.apply()
     network.apply(fsx)
     stacks.apply()
     templates.apply()
