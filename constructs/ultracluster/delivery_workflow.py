@@ -65,7 +65,7 @@ class DeliveryWorkflow(Construct):
         self._poll_seconds = poll_seconds
         self._looks = min(math.ceil(PATIENCE_SECONDS / poll_seconds), _MOST_LOOKS)
         self._record = self._recording(record)
-        self._nothing_to_do = sfn.Succeed.jsonata(
+        self._nothing_to_do = sfn.Pass.jsonata(
             self,
             "NothingToDo",
             comment="Seen before, older than what serves, or overtaken: nothing changed",

@@ -96,8 +96,8 @@ def operation(client: Any, name: str, token: str) -> Operation:
             state = "complete"
         elif own and status == "UPDATE_ROLLBACK_COMPLETE":
             state = "rolled-back"
-        elif status.endswith("_FAILED") and "cancelled" not in reason:
-            # Events come newest first, so the last one to be seen failed first.
+        elif status.endswith("_FAILED"):
+            # Events come newest first: the last one to be seen is the cause, the others followed.
             failure = f"{event['LogicalResourceId']} ({event['ResourceType']}): {reason}"
     return Operation(state=state, failure=failure)
 

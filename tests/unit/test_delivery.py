@@ -426,7 +426,11 @@ def reachable(start: str, *, without: frozenset[tuple[str, str]] = frozenset()) 
 def test_every_state_is_reached_and_every_way_ends() -> None:
     states = definition()["States"]
     assert reachable(definition()["StartAt"]) == set(states)
-    ends = {name for name, state in states.items() if state["Type"] in ("Succeed", "Fail")}
+    ends = {
+        name
+        for name, state in states.items()
+        if state["Type"] in ("Succeed", "Fail") or state.get("End")
+    }
     for name in states:
         assert reachable(name) & ends, name
         assert list(edges(name)) or name in ends, name

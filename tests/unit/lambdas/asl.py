@@ -37,7 +37,7 @@ class Execution:
             self.visited.append(name)
             match state["Type"]:
                 case "Succeed":
-                    self.status, self.output = "SUCCEEDED", self._fill(state, "Output", data)
+                    self.status, self.output = "SUCCEEDED", data
                     return
                 case "Fail":
                     self.status, self.error = "FAILED", state["Error"]
@@ -50,6 +50,10 @@ class Execution:
                     name = state["Next"]
                 case "Pass":
                     self._assign(state, {"input": data})
+                    data = self._fill(state, data)
+                    if state.get("End"):
+                        self.status, self.output = "SUCCEEDED", data
+                        return
                     name = state["Next"]
                 case "Choice":
                     name = self._choose(state, data)
@@ -94,14 +98,14 @@ class Execution:
                 self._assign(catch, {"input": data, "errorOutput": caught})
                 return catch["Next"], caught
         result = {"StatusCode": 200, "Payload": answer}
-        output = self._fill(state, "Output", data, result)
+        output = self._fill(state, data, result)
         self._assign(state, {"input": data, "result": result})
         return state["Next"], output
 
-    def _fill(self, state: dict[str, Any], key: str, data: Any, result: Any = None) -> Any:
-        if key not in state:
+    def _fill(self, state: dict[str, Any], data: Any, result: Any = None) -> Any:
+        if "Output" not in state:
             return data
-        return self._value(state[key], {"input": data, "result": result})
+        return self._value(state["Output"], {"input": data, "result": result})
 
     def _assign(self, holder: dict[str, Any], states: dict[str, Any]) -> None:
         values = {

@@ -1,0 +1,269 @@
+"""The delivery in an emulated account: events, functions, stack updates and model servers run."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("CDK_VALIDATION", "false")
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_s3 as s3
+
+from operations.emulator import Emulator
+from stacks.endpoint import EndpointStack
+from ultracluster.delivery import Delivery, Gate
+from ultracluster.images import aws_graviton_image
+from ultracluster.settings import load_settings
+
+pytestmark = pytest.mark.emulator
+
+ROOT = Path(__file__).parents[2]
+REGION = "us-west-2"
+BUCKET = "delivered-models"
+ASSETS = f"cdk-hnb659fds-assets-000000000000-{REGION}"
+PATIENCE_SECONDS = 120
+
+
+def archive(answer: str, *, torn: bool = False) -> bytes:
+    """A package whose model gives every text one label, or cannot be loaded."""
+    load = 'raise RuntimeError("the weights are torn")' if torn else f"return {answer!r}"
+    program = (
+        "import json\n"
+        f"def model_fn(folder):\n    {load}\n"
+        "def input_fn(body, kind):\n    return json.loads(body)['inputs']\n"
+        "def predict_fn(texts, model):\n    return [{'label': model, 'score': 1} for _ in texts]\n"
+        "def output_fn(answers, accept):\n    return json.dumps(answers)\n"
+    )
+    files = {
+        "code/inference.py": program.encode(),
+        "config.json": b"{}",
+        "model.safetensors": answer.encode(),
+    }
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return gzip.compress(target.getvalue(), mtime=0)
+
+
+class Account:
+    """The two stacks in the emulated account, and a publisher."""
+
+    def __init__(self, emulator: Emulator, folder: Path) -> None:
+        self.s3 = emulator.client("s3")
+        self.stacks = emulator.client("cloudformation")
+        self.states = emulator.client("stepfunctions")
+        self.runtime = emulator.client("sagemaker-runtime")
+        self.sqs = emulator.client("sqs")
+        location = {"LocationConstraint": REGION}
+        for bucket in (BUCKET, ASSETS):
+            self.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration=location)
+        self.s3.put_bucket_notification_configuration(
+            Bucket=BUCKET, NotificationConfiguration={"EventBridgeConfiguration": {}}
+        )
+        self._deploy(folder)
+
+    def _deploy(self, folder: Path) -> None:
+        settings = load_settings("rehearsal", ROOT / "config")
+        app = cdk.App(outdir=str(folder), analytics_reporting=False)
+
+        def of_account() -> dict[str, Any]:
+            return {
+                "env": cdk.Environment(account="000000000000", region=REGION),
+                "synthesizer": cdk.DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
+            }
+
+        image = aws_graviton_image(REGION)
+        assert image is not None
+        models = s3.Bucket.from_bucket_name(cdk.Stack(app, "names"), "Models", BUCKET)
+        EndpointStack(
+            app, "endpoint", settings=settings, image=image, models=models, **of_account()
+        )
+        delivery = cdk.Stack(app, "delivery", **of_account())
+        made = Delivery(
+            delivery,
+            "Delivery",
+            code=ROOT / "lambdas",
+            model_bucket=models,
+            model_name="sentiment",
+            endpoint_name=settings.prefix,
+            endpoint_stack_name="endpoint",
+            service_role_arn="arn:aws:iam::000000000000:role/endpoint-service",
+            gate=Gate(serving_torch="2.6.0", serving_python="3.12", minimum_macro_f1=0.6),
+            poll_seconds=1,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        cdk.CfnOutput(delivery, "Machine", value=made.state_machine.state_machine_arn)
+        cdk.CfnOutput(delivery, "Queue", value=made.dead_letters.queue_url)
+        assembly = app.synth()
+        self.endpoint_name = settings.prefix
+        for asset in folder.glob("asset.*"):
+            packed = shutil.make_archive(str(folder / f"{asset.name}-zip"), "zip", asset)
+            key = f"{asset.name.removeprefix('asset.')}.zip"
+            self.s3.put_object(Bucket=ASSETS, Key=key, Body=Path(packed).read_bytes())
+        for name in ("endpoint", "delivery"):
+            self.stacks.create_stack(
+                StackName=name,
+                TemplateBody=json.dumps(assembly.get_stack_by_name(name).template),
+                Capabilities=["CAPABILITY_IAM"],
+            )
+            self.stacks.get_waiter("stack_create_complete").wait(
+                StackName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+            )
+        outputs = {
+            item["OutputKey"]: item["OutputValue"] for item in self.stack("delivery")["Outputs"]
+        }
+        self.machine, self.queue = outputs["Machine"], outputs["Queue"]
+
+    def stack(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.stacks.describe_stacks(StackName=name)["Stacks"][0]
+        return found
+
+    def remove(self) -> None:
+        for name in ("delivery", "endpoint"):
+            self.stacks.delete_stack(StackName=name)
+            self.stacks.get_waiter("stack_delete_complete").wait(
+                StackName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+            )
+
+    def publish(self, package: bytes, created: str, *, label: str = "positive") -> str:
+        """Put archive and manifest as the publisher does; returns the digest."""
+        digest = hashlib.sha256(package).hexdigest()
+        folder = f"models/sentiment/{digest}"
+        self.s3.put_object(
+            Bucket=BUCKET,
+            Key=f"{folder}/model.tar.gz",
+            Body=package,
+            ChecksumSHA256=base64.b64encode(bytes.fromhex(digest)).decode(),
+        )
+        manifest = {
+            "schema_version": 1,
+            "model_name": "sentiment",
+            "created": created,
+            "archive": {
+                "key": f"{folder}/model.tar.gz",
+                "sha256": digest,
+                "bytes": len(package),
+            },
+            "requires": {"torch": "2.6", "python": "3.10"},
+            "trained_with": {"torch": "2.13.0", "transformers": "5.24.0", "python": "3.11.7"},
+            "labels": ["negative", "neutral", "positive"],
+            "metrics": {"evaluation_set": "tweets", "accuracy": 0.8, "macro_f1": 0.8},
+            "smoke": [{"text": "a fine day", "label": label}],
+        }
+        self.s3.put_object(
+            Bucket=BUCKET, Key=f"{folder}/manifest.json", Body=json.dumps(manifest).encode()
+        )
+        return digest
+
+    def executions(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.states.list_executions(stateMachineArn=self.machine)[
+            "executions"
+        ]
+        return found
+
+    def settled(self, count: int) -> dict[str, Any]:
+        """Wait until that many executions have ended; the last one to start."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < end:
+            found = self.executions()
+            if len(found) >= count and all(item["status"] != "RUNNING" for item in found):
+                last = max(found, key=lambda item: item["startDate"])
+                answer: dict[str, Any] = self.states.describe_execution(
+                    executionArn=last["executionArn"]
+                )
+                return answer
+            time.sleep(0.3)
+        raise AssertionError(f"{count} executions did not end: {self.executions()}")
+
+    def outcome(self, count: int) -> str:
+        answer = self.settled(count)
+        history = self.states.get_execution_history(executionArn=answer["executionArn"])["events"]
+        assert answer["status"] == "SUCCEEDED", history[-6:]
+        outcome: str = json.loads(answer["output"])["outcome"]
+        return outcome
+
+    def verdict(self, digest: str) -> dict[str, Any]:
+        body = self.s3.get_object(Bucket=BUCKET, Key=f"verdicts/{digest}.json")["Body"]
+        verdict: dict[str, Any] = json.loads(body.read())
+        return verdict
+
+    def answers(self) -> list[str]:
+        answer = self.runtime.invoke_endpoint(
+            EndpointName=self.endpoint_name,
+            ContentType="application/json",
+            Body=json.dumps({"inputs": ["x", "y"]}).encode(),
+        )
+        return [item["label"] for item in json.loads(answer["Body"].read())]
+
+
+@pytest.fixture(scope="module")
+def account(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    made = Account(emulator, tmp_path_factory.mktemp("cdk.out"))
+    yield made
+    made.remove()
+
+
+def test_models_come_serve_and_go_back(account: Account) -> None:
+    first = account.publish(archive("positive"), "2026-11-01T00:00:00Z")
+    assert account.outcome(1) == "serving"
+    assert account.answers() == ["positive", "positive"]
+    assert account.verdict(first)["outcome"] == "serving"
+
+    second = account.publish(archive("neutral"), "2026-11-02T00:00:00Z", label="neutral")
+    assert account.outcome(2) == "serving"
+    assert account.answers() == ["neutral", "neutral"]
+    assert first in account.verdict(second)["previous_model_url"]
+
+    # The same announcement again, and an older one late.
+    account.publish(archive("neutral"), "2026-11-02T00:00:00Z", label="neutral")
+    assert account.outcome(3) == "nothing-to-do"
+    account.publish(archive("positive"), "2026-11-01T00:00:00Z")
+    assert account.outcome(4) == "nothing-to-do"
+
+    # Loads, but does not say what it said when it was packed.
+    wrong = account.publish(archive("negative"), "2026-11-03T00:00:00Z", label="positive")
+    assert account.outcome(5) == "rolled-back"
+    assert account.answers() == ["neutral", "neutral"]
+    assert "got 'negative'" in account.verdict(wrong)["reason"]
+
+    # Cannot be loaded: CloudFormation itself rolls back.
+    torn = account.publish(archive("neutral", torn=True), "2026-11-04T00:00:00Z")
+    assert account.outcome(6) == "rolled-back"
+    assert account.answers() == ["neutral", "neutral"]
+    assert account.verdict(torn)["final"]
+
+    refused = account.publish(b"no gzip at all", "2026-11-05T00:00:00Z")
+    assert account.outcome(7) == "refused"
+    assert account.verdict(refused)["reason"] == "archive-not-gzip"
+
+    asked = {
+        "bucket": BUCKET,
+        "key": f"models/sentiment/{first}/manifest.json",
+        "intent": "roll-back",
+    }
+    account.states.start_execution(stateMachineArn=account.machine, input=json.dumps(asked))
+    assert account.outcome(8) == "serving"
+    assert account.answers() == ["positive", "positive"]
+
+    # What broke is kept, and started nothing else.
+    account.states.start_execution(stateMachineArn=account.machine, input="{}")
+    assert account.settled(9)["status"] == "FAILED"
+    messages = account.sqs.receive_message(QueueUrl=account.queue, WaitTimeSeconds=10)["Messages"]
+    assert [json.loads(item["Body"])["detail"]["status"] for item in messages] == ["FAILED"]
+    assert len(account.executions()) == 9
