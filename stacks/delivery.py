@@ -11,7 +11,8 @@ from constructs import Construct
 from stacks.endpoint import EndpointStack
 from stacks.storage import StorageStack
 from ultracluster.catalog import graviton_image
-from ultracluster.delivery import Delivery, Gate
+from ultracluster.delivery import Delivery
+from ultracluster.delivery_functions import Gate
 from ultracluster.settings import Settings
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aws_cdk import Duration, RemovalPolicy, Stack
@@ -12,7 +11,6 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
@@ -20,25 +18,10 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from ultracluster.delivery_functions import DeliveryFunctions, Gate
 from ultracluster.delivery_workflow import PATIENCE_SECONDS, DeliveryWorkflow
 
 _WAITS = 4
-_NOT_ASSETS = ["**/__pycache__", "**/*.pyc", "**/.*"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gate:
-    """What a model must meet.
-
-    Args:
-        serving_torch: PyTorch version of the serving image.
-        serving_python: Python version of the serving image.
-        minimum_macro_f1: on the model's own evaluation set, 0 to 1.
-    """
-
-    serving_torch: str
-    serving_python: str
-    minimum_macro_f1: float
 
 
 class Delivery(Construct):
@@ -74,21 +57,7 @@ class Delivery(Construct):
         log_retention: logs.RetentionDays = logs.RetentionDays.THREE_MONTHS,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._code = lambda_.Code.from_asset(str(code), exclude=_NOT_ASSETS)
         self._removal_policy = removal_policy
-        self._log_retention = log_retention
-        self._models = f"models/{model_name}/*"
-        self._endpoint = {
-            "MODEL_BUCKET": model_bucket.bucket_name,
-            "ENDPOINT_STACK": endpoint_stack_name,
-        }
-        stack = Stack.of(self)
-        stack_arn = stack.format_arn(
-            service="cloudformation", resource="stack", resource_name=f"{endpoint_stack_name}/*"
-        )
-        endpoint_arn = stack.format_arn(
-            service="sagemaker", resource="endpoint", resource_name=endpoint_name
-        )
         self.topic = self._notices()
         self.dead_letters = sqs.Queue(
             self,
@@ -98,18 +67,27 @@ class Delivery(Construct):
             retention_period=Duration.days(14),
             removal_policy=removal_policy,
         )
-        validate = self._validate(model_bucket, model_name, gate, stack_arn)
-        roll_out = self._roll_out(stack_arn, service_role_arn)
-        settle = self._settle(model_bucket, endpoint_name, stack_arn, endpoint_arn)
-        record = self._record(model_bucket, model_name, endpoint_name, stack_arn)
-        self.functions = (validate, roll_out, settle, record)
+        functions = DeliveryFunctions(
+            self,
+            "Functions",
+            code=code,
+            model_bucket=model_bucket,
+            model_name=model_name,
+            endpoint_name=endpoint_name,
+            endpoint_stack_name=endpoint_stack_name,
+            service_role_arn=service_role_arn,
+            gate=gate,
+            topic=self.topic,
+            removal_policy=removal_policy,
+            log_retention=log_retention,
+        )
         workflow = DeliveryWorkflow(
             self,
             "Workflow",
-            validate=validate,
-            roll_out=roll_out,
-            settle=settle,
-            record=record,
+            validate=functions.validate,
+            roll_out=functions.roll_out,
+            settle=functions.settle,
+            record=functions.record,
             poll_seconds=poll_seconds,
         )
         self.state_machine = sfn.StateMachine(
@@ -122,8 +100,12 @@ class Delivery(Construct):
             removal_policy=removal_policy,
             logs=sfn.LogOptions(
                 # The prefix keeps the account's one log resource policy from filling up.
-                destination=self._log_group(
-                    "StateMachineLog", f"/aws/vendedlogs/states/{stack.stack_name}"
+                destination=logs.LogGroup(
+                    self,
+                    "StateMachineLog",
+                    log_group_name=f"/aws/vendedlogs/states/{Stack.of(self).stack_name}",
+                    retention=log_retention,
+                    removal_policy=removal_policy,
                 ),
                 level=sfn.LogLevel.ALL,
                 include_execution_data=True,
@@ -131,130 +113,6 @@ class Delivery(Construct):
         )
         self._start_on_manifests(model_bucket, model_name)
         self._keep_failures()
-
-    def _validate(
-        self, bucket: s3.IBucket, model_name: str, gate: Gate, stack_arn: str
-    ) -> lambda_.Function:
-        # A vCPU of its own: it unpacks archives of up to 5 GB while they stream by.
-        function = self._function(
-            "Validate",
-            "validate.handler.handler",
-            memory_mib=1769,
-            timeout=Duration.minutes(15),
-            environment={
-                **self._endpoint,
-                "MODEL_NAME": model_name,
-                "SERVING_TORCH": gate.serving_torch,
-                "SERVING_PYTHON": gate.serving_python,
-                "MINIMUM_MACRO_F1": str(gate.minimum_macro_f1),
-            },
-        )
-        bucket.grant_read(function, self._models)
-        bucket.grant_read(function, "verdicts/*")
-        _allow(function, ["cloudformation:DescribeStacks"], stack_arn)
-        return function
-
-    def _roll_out(self, stack_arn: str, service_role_arn: str) -> lambda_.Function:
-        function = self._function(
-            "RollOut",
-            "roll_out.handler.handler",
-            environment={
-                "ENDPOINT_STACK": self._endpoint["ENDPOINT_STACK"],
-                "SERVICE_ROLE_ARN": service_role_arn,
-            },
-        )
-        _allow(function, ["cloudformation:DescribeStacks"], stack_arn)
-        _allow(function, ["cloudformation:DescribeStackEvents"], stack_arn)
-        _allow(
-            function,
-            ["cloudformation:UpdateStack"],
-            stack_arn,
-            condition={"cloudformation:RoleArn": service_role_arn},
-        )
-        _allow(
-            function,
-            ["iam:PassRole"],
-            service_role_arn,
-            condition={"iam:PassedToService": "cloudformation.amazonaws.com"},
-        )
-        return function
-
-    def _settle(
-        self, bucket: s3.IBucket, endpoint_name: str, stack_arn: str, endpoint_arn: str
-    ) -> lambda_.Function:
-        # Three tries of an invocation that may take 70 s each.
-        function = self._function(
-            "Settle",
-            "settle.handler.handler",
-            timeout=Duration.minutes(5),
-            environment={**self._endpoint, "ENDPOINT_NAME": endpoint_name},
-        )
-        bucket.grant_read(function, self._models)
-        _allow(
-            function,
-            ["cloudformation:DescribeStacks", "cloudformation:DescribeStackEvents"],
-            stack_arn,
-        )
-        _allow(function, ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], endpoint_arn)
-        return function
-
-    def _record(
-        self, bucket: s3.IBucket, model_name: str, endpoint_name: str, stack_arn: str
-    ) -> lambda_.Function:
-        function = self._function(
-            "Record",
-            "record.handler.handler",
-            environment={
-                **self._endpoint,
-                "ENDPOINT_NAME": endpoint_name,
-                "MODEL_NAME": model_name,
-                "TOPIC_ARN": self.topic.topic_arn,
-            },
-        )
-        bucket.grant_read(function, "verdicts/*")
-        bucket.grant_put(function, "verdicts/*")
-        _allow(function, ["cloudformation:DescribeStacks"], stack_arn)
-        self.topic.grant_publish(function)
-        return function
-
-    def _function(
-        self,
-        name: str,
-        handler: str,
-        *,
-        environment: dict[str, str],
-        memory_mib: int = 256,
-        timeout: Duration | None = None,
-    ) -> lambda_.Function:
-        # Not CDK's own role: its managed policy may write to every log group of the account.
-        role = iam.Role(
-            self, f"{name}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com")
-        )
-        log_group = self._log_group(f"{name}Log")
-        log_group.grant_write(role)
-        return lambda_.Function(
-            self,
-            name,
-            role=role,
-            code=self._code,
-            handler=handler,
-            runtime=lambda_.Runtime.PYTHON_3_12,
-            architecture=lambda_.Architecture.ARM_64,
-            memory_size=memory_mib,
-            timeout=timeout or Duration.minutes(1),
-            environment=environment,
-            tracing=lambda_.Tracing.ACTIVE,
-            log_group=log_group,
-        )
-
-    def _log_group(self, construct_id: str, name: str | None = None) -> logs.LogGroup:
-        return logs.LogGroup(
-            self,
-            construct_id,
-            log_group_name=name,
-            retention=self._log_retention,
-            removal_policy=self._removal_policy,
-        )
 
     def _notices(self) -> sns.Topic:
         """A topic under a key of its own: alarms cannot publish under AWS's `alias/aws/sns`."""
@@ -328,19 +186,3 @@ class Delivery(Construct):
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
         alarm.add_alarm_action(actions.SnsAction(self.topic))
-
-
-def _allow(
-    function: lambda_.Function,
-    allowed: list[str],
-    resource: str,
-    *,
-    condition: dict[str, str] | None = None,
-) -> None:
-    function.add_to_role_policy(
-        iam.PolicyStatement(
-            actions=allowed,
-            resources=[resource],
-            conditions={"StringEquals": condition} if condition else None,
-        )
-    )

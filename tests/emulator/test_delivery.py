@@ -24,7 +24,8 @@ from aws_cdk import aws_s3 as s3
 
 from operations.emulator import Emulator
 from stacks.endpoint import EndpointStack
-from ultracluster.delivery import Delivery, Gate
+from ultracluster.delivery import Delivery
+from ultracluster.delivery_functions import Gate
 from ultracluster.images import aws_graviton_image
 from ultracluster.settings import load_settings
 
@@ -198,6 +199,14 @@ class Account:
         outcome: str = json.loads(answer["output"])["outcome"]
         return outcome
 
+    def outcomes(self) -> list[str]:
+        return sorted(
+            json.loads(self.states.describe_execution(executionArn=item["executionArn"])["output"])[
+                "outcome"
+            ]
+            for item in self.executions()
+        )
+
     def verdict(self, digest: str) -> dict[str, Any]:
         body = self.s3.get_object(Bucket=BUCKET, Key=f"verdicts/{digest}.json")["Body"]
         verdict: dict[str, Any] = json.loads(body.read())
@@ -225,31 +234,32 @@ def test_models_come_serve_and_go_back(account: Account) -> None:
     assert account.answers() == ["positive", "positive"]
     assert account.verdict(first)["outcome"] == "serving"
 
-    second = account.publish(archive("neutral"), "2026-11-02T00:00:00Z", label="neutral")
-    assert account.outcome(2) == "serving"
+    # Announced three times at once: one run rolls it out, the others find nothing to do.
+    for _ in range(3):
+        second = account.publish(archive("neutral"), "2026-11-02T00:00:00Z", label="neutral")
+    account.settled(4)
+    assert account.outcomes() == ["nothing-to-do", "nothing-to-do", "serving", "serving"]
     assert account.answers() == ["neutral", "neutral"]
     assert first in account.verdict(second)["previous_model_url"]
 
-    # The same announcement again, and an older one late.
-    account.publish(archive("neutral"), "2026-11-02T00:00:00Z", label="neutral")
-    assert account.outcome(3) == "nothing-to-do"
+    # An older one, late.
     account.publish(archive("positive"), "2026-11-01T00:00:00Z")
-    assert account.outcome(4) == "nothing-to-do"
+    assert account.outcome(5) == "nothing-to-do"
 
     # Loads, but does not say what it said when it was packed.
     wrong = account.publish(archive("negative"), "2026-11-03T00:00:00Z", label="positive")
-    assert account.outcome(5) == "rolled-back"
+    assert account.outcome(6) == "rolled-back"
     assert account.answers() == ["neutral", "neutral"]
     assert "got 'negative'" in account.verdict(wrong)["reason"]
 
     # Cannot be loaded: CloudFormation itself rolls back.
     torn = account.publish(archive("neutral", torn=True), "2026-11-04T00:00:00Z")
-    assert account.outcome(6) == "rolled-back"
+    assert account.outcome(7) == "rolled-back"
     assert account.answers() == ["neutral", "neutral"]
     assert account.verdict(torn)["final"]
 
     refused = account.publish(b"no gzip at all", "2026-11-05T00:00:00Z")
-    assert account.outcome(7) == "refused"
+    assert account.outcome(8) == "refused"
     assert account.verdict(refused)["reason"] == "archive-not-gzip"
 
     asked = {
@@ -258,12 +268,12 @@ def test_models_come_serve_and_go_back(account: Account) -> None:
         "intent": "roll-back",
     }
     account.states.start_execution(stateMachineArn=account.machine, input=json.dumps(asked))
-    assert account.outcome(8) == "serving"
+    assert account.outcome(9) == "serving"
     assert account.answers() == ["positive", "positive"]
 
     # What broke is kept, and started nothing else.
     account.states.start_execution(stateMachineArn=account.machine, input="{}")
-    assert account.settled(9)["status"] == "FAILED"
+    assert account.settled(10)["status"] == "FAILED"
     messages = account.sqs.receive_message(QueueUrl=account.queue, WaitTimeSeconds=10)["Messages"]
     assert [json.loads(item["Body"])["detail"]["status"] for item in messages] == ["FAILED"]
-    assert len(account.executions()) == 9
+    assert len(account.executions()) == 10

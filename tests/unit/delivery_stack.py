@@ -15,9 +15,11 @@ import aws_cdk as cdk
 from aws_cdk import assertions
 from aws_cdk import aws_s3 as s3
 
-from ultracluster.delivery import Delivery, Gate
+from ultracluster.delivery import Delivery
+from ultracluster.delivery_functions import Gate
 
 LAMBDAS = Path(__file__).parents[2] / "lambdas"
+FUNCTIONS = ("validate", "roll_out", "settle", "record")
 BUCKET = "models-of-the-test"
 ENDPOINT_STACK = "ultracluster-test-endpoint"
 ROLE = "arn:aws:iam::000000000000:role/endpoint-service"

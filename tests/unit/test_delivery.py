@@ -15,12 +15,9 @@ from aws_cdk.assertions import Match
 
 from tests.unit.delivery_stack import (
     BUCKET,
-    ENDPOINT_STACK,
+    FUNCTIONS,
     LAMBDAS,
-    ROLE,
-    definition,
     resources,
-    statements,
     template,
     text,
 )
@@ -28,7 +25,6 @@ from tests.unit.eventbridge import matches
 
 DIGEST = "0f" * 32
 KEY = f"models/sentiment/{DIGEST}/manifest.json"
-FUNCTIONS = ("validate", "roll_out", "settle", "record")
 
 
 def s3_event(
@@ -220,129 +216,6 @@ def test_nothing_has_a_name_that_two_environments_would_share() -> None:
     assert [name for name in names if name] == ["/aws/vendedlogs/states/ultracluster-test-delivery"]
 
 
-def allowed(function: str) -> dict[str, tuple[set[str], Any]]:
-    """Resources and condition of each action that a function may do."""
-    found: dict[str, tuple[set[str], Any]] = {}
-    for statement in statements(function):
-        assert statement["Effect"] == "Allow"
-        actions, on = statement["Action"], statement["Resource"]
-        for action in [actions] if isinstance(actions, str) else actions:
-            places = {text(item) for item in (on if isinstance(on, list) else [on])}
-            known = found.setdefault(action, (set(), statement.get("Condition")))
-            assert known[1] == statement.get("Condition")
-            known[0].update(places)
-    return found
-
-
-STACK_ARN = f"arn:aws:cloudformation:us-west-2:000000000000:stack/{ENDPOINT_STACK}/*"
-ENDPOINT_ARN = "arn:aws:sagemaker:us-west-2:000000000000:endpoint/ultracluster-test"
-
-
-@pytest.mark.case("S10")
-def test_only_the_roll_out_updates_and_only_with_the_service_role() -> None:
-    rights = allowed("roll_out")
-    assert rights["cloudformation:UpdateStack"] == (
-        {STACK_ARN},
-        {"StringEquals": {"cloudformation:RoleArn": ROLE}},
-    )
-    assert rights["iam:PassRole"] == (
-        {ROLE},
-        {"StringEquals": {"iam:PassedToService": "cloudformation.amazonaws.com"}},
-    )
-    for other in ("validate", "settle", "record"):
-        assert not {"cloudformation:UpdateStack", "iam:PassRole"} & set(allowed(other))
-
-
-@pytest.mark.case("S11")
-def test_only_settle_asks_the_endpoint_under_its_lower_case_arn() -> None:
-    for action in ("sagemaker:InvokeEndpoint", "sagemaker:DescribeEndpoint"):
-        assert allowed("settle")[action] == ({ENDPOINT_ARN}, None)
-        assert not any(action in allowed(other) for other in ("validate", "roll_out", "record"))
-
-
-def test_each_function_reads_and_writes_its_own_prefix_only() -> None:
-    bucket = f"arn:aws:s3:::{BUCKET}"
-    reads = {
-        "validate": {bucket, f"{bucket}/models/sentiment/*", f"{bucket}/verdicts/*"},
-        "settle": {bucket, f"{bucket}/models/sentiment/*"},
-        "record": {bucket, f"{bucket}/verdicts/*"},
-    }
-    for function in FUNCTIONS:
-        rights = allowed(function)
-        assert rights.get("s3:GetObject*", (set(),))[0] == reads.get(function, set())
-        writes = {f"{bucket}/verdicts/*"} if function == "record" else set()
-        assert rights.get("s3:PutObject", (set(),))[0] == writes
-        assert not any(action.startswith("s3:Delete") for action in rights)
-
-
-def test_nothing_but_tracing_is_allowed_everywhere() -> None:
-    for function in FUNCTIONS:
-        wide = {action for action, (places, _) in allowed(function).items() if "*" in places}
-        assert wide == {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
-    for role in resources("AWS::IAM::Role").values():
-        assert "ManagedPolicyArns" not in role
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_functions_rights_cover_what_it_calls(function: str) -> None:
-    """Each client call in its code needs its action; a right without a call is one too many."""
-    special = {"get_object": "s3:GetObject*", "head_object": "s3:GetObject*"}
-    names = {
-        "describe_stacks": "cloudformation:DescribeStacks",
-        "describe_stack_events": "cloudformation:DescribeStackEvents",
-        "update_stack": "cloudformation:UpdateStack",
-        "describe_endpoint": "sagemaker:DescribeEndpoint",
-        "invoke_endpoint": "sagemaker:InvokeEndpoint",
-        "put_object": "s3:PutObject",
-        "publish": "sns:Publish",
-        **special,
-    }
-    called = {names[name] for name in _calls(function) if name in names}
-    granted = set(allowed(function)) & set(names.values())
-    assert called == granted
-
-
-def _calls(function: str) -> set[str]:
-    """Names of the methods called in a function's modules and in the helpers that they use."""
-    done: set[str] = set()
-    found: set[str] = set()
-    todo = [(path, None) for path in (LAMBDAS / function).glob("*.py")]
-    queue: list[tuple[Path, str | None]] = list(todo)
-    while queue:
-        path, only = queue.pop()
-        if (mark := f"{path}:{only}") in done:
-            continue
-        done.add(mark)
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        nodes: list[ast.AST] = [
-            node
-            for node in tree.body
-            if only is None or (isinstance(node, ast.FunctionDef) and node.name == only)
-        ]
-        imported = _shared_names(tree)
-        for node in (inner for outer in nodes for inner in ast.walk(outer)):
-            if isinstance(node, ast.Attribute):
-                found.add(node.attr)
-                owner = node.value
-                if isinstance(owner, ast.Name) and imported.get(owner.id) == "shared":
-                    queue.append((LAMBDAS / "shared" / f"{owner.id}.py", node.attr))
-            if isinstance(node, ast.Name) and imported.get(node.id, "").startswith("shared."):
-                module = imported[node.id].removeprefix("shared.")
-                queue.append((LAMBDAS / "shared" / f"{module}.py", node.id))
-            if isinstance(node, ast.Name) and only is not None:
-                queue.append((path, node.id))
-    return found
-
-
-def _shared_names(tree: ast.Module) -> dict[str, str]:
-    return {
-        alias.asname or alias.name: node.module
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("shared")
-        for alias in node.names
-    }
-
-
 @pytest.mark.case("L06")
 def test_the_asset_holds_no_binary_and_needs_only_the_standard_library_and_boto3() -> None:
     own = {path.name for path in LAMBDAS.iterdir() if path.is_dir()} - {"__pycache__"}
@@ -398,103 +271,3 @@ def test_each_function_is_given_the_variables_that_it_reads(function: str) -> No
         if item["Handler"].startswith(f"{function}.")
     ]
     assert given == wanted
-
-
-def edges(name: str) -> Iterator[tuple[str, str]]:
-    """Where a state leads, each with the condition of that way."""
-    state = definition()["States"][name]
-    for rule in state.get("Choices", []):
-        yield rule["Next"], rule["Condition"]
-    for catch in state.get("Catch", []):
-        yield catch["Next"], "error"
-    for key in ("Next", "Default"):
-        if key in state:
-            yield state[key], ""
-
-
-def reachable(start: str, *, without: frozenset[tuple[str, str]] = frozenset()) -> set[str]:
-    found, todo = {start}, [start]
-    while todo:
-        here = todo.pop()
-        for there, _ in edges(here):
-            if (here, there) not in without and there not in found:
-                found.add(there)
-                todo.append(there)
-    return found
-
-
-def test_every_state_is_reached_and_every_way_ends() -> None:
-    states = definition()["States"]
-    assert reachable(definition()["StartAt"]) == set(states)
-    ends = {
-        name
-        for name, state in states.items()
-        if state["Type"] in ("Succeed", "Fail") or state.get("End")
-    }
-    for name in states:
-        assert reachable(name) & ends, name
-        assert list(edges(name)) or name in ends, name
-
-
-def test_every_task_catches_every_error_and_every_choice_has_a_default() -> None:
-    for name, state in definition()["States"].items():
-        if state["Type"] == "Task":
-            assert [catch["ErrorEquals"] for catch in state["Catch"]] == [["States.ALL"]], name
-            assert all(retry["MaxAttempts"] <= 6 for retry in state["Retry"]), name
-        if state["Type"] == "Choice":
-            assert "Default" in state, name
-
-
-@pytest.mark.case("M10")
-def test_every_loop_waits_and_has_a_bound() -> None:
-    """A way into a wait needs a count below a bound, the wait raises that count, and without
-    these ways the machine has no loop at all."""
-    states = definition()["States"]
-    bounded: set[tuple[str, str]] = set()
-    counts: dict[str, str] = {}
-    for name, state in states.items():
-        if state["Type"] == "Wait":
-            ((count, value),) = state["Assign"].items()
-            assert value == f"{{% ${count} + 1 %}}"
-            counts[name] = count
-            assert state["Seconds"] == 30
-    assert len(set(counts.values())) == len(counts)
-    for name in states:
-        for there, condition in edges(name):
-            if there in counts and f"${counts[there]} < 240 " in condition:
-                bounded.add((name, there))
-    # The ways into the waits that carry no bound are taken once: right after an update began.
-    for name in states:
-        assert name not in reachable_from_next(name, frozenset(bounded)), name
-    begin = states[definition()["StartAt"]]["Assign"]
-    assert all(begin[count] == 0 for count in counts.values())
-    assigned = [
-        key
-        for name, state in states.items()
-        for holder in (state, *state.get("Choices", []), *state.get("Catch", []))
-        for key in holder.get("Assign", {})
-        if name != definition()["StartAt"]
-    ]
-    assert all(assigned.count(count) == 1 for count in counts.values())
-
-
-def reachable_from_next(name: str, without: frozenset[tuple[str, str]]) -> set[str]:
-    return {
-        state
-        for there, _ in edges(name)
-        if (name, there) not in without
-        for state in reachable(there, without=without)
-    }
-
-
-def test_the_machine_as_a_whole_ends_too() -> None:
-    assert definition()["TimeoutSeconds"] == 10 * 60 * 60
-    assert definition()["QueryLanguage"] == "JSONata"
-
-
-@pytest.mark.parametrize(("poll_seconds", "looks"), [(1, 500), (30, 240), (300, 24)])
-def test_waits_are_bounded_in_time_and_in_history(poll_seconds: int, looks: int) -> None:
-    found = template(poll_seconds).find_resources("AWS::StepFunctions::StateMachine")
-    assert f"$looks < {looks} " in str(found)
-    # Four waits of ten events a look, within the 25,000 that an execution's history holds.
-    assert looks * 10 * 4 < 25_000

@@ -1,0 +1,220 @@
+"""The Lambda functions of the delivery, each with no more rights than its part needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+_NOT_ASSETS = ["**/__pycache__", "**/*.pyc", "**/.*"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """What a model must meet.
+
+    Args:
+        serving_torch: PyTorch version of the serving image.
+        serving_python: Python version of the serving image.
+        minimum_macro_f1: on the model's own evaluation set, 0 to 1.
+    """
+
+    serving_torch: str
+    serving_python: str
+    minimum_macro_f1: float
+
+
+class DeliveryFunctions(Construct):
+    """Judges a model, asks for an update, looks at it, records what came of it.
+
+    Args:
+        code: folder of the functions, one asset.
+        endpoint_stack_name: stack whose parameter `ModelUrl` says what serves.
+        service_role_arn: role that CloudFormation updates that stack with.
+        topic: where a person hears of every verdict.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        code: Path,
+        model_bucket: s3.IBucket,
+        model_name: str,
+        endpoint_name: str,
+        endpoint_stack_name: str,
+        service_role_arn: str,
+        gate: Gate,
+        topic: sns.ITopic,
+        removal_policy: RemovalPolicy,
+        log_retention: logs.RetentionDays,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._code = lambda_.Code.from_asset(str(code), exclude=_NOT_ASSETS)
+        self._removal_policy = removal_policy
+        self._log_retention = log_retention
+        self._models = f"models/{model_name}/*"
+        self._endpoint = {
+            "MODEL_BUCKET": model_bucket.bucket_name,
+            "ENDPOINT_STACK": endpoint_stack_name,
+        }
+        stack = Stack.of(self)
+        stack_arn = stack.format_arn(
+            service="cloudformation", resource="stack", resource_name=f"{endpoint_stack_name}/*"
+        )
+        endpoint_arn = stack.format_arn(
+            service="sagemaker", resource="endpoint", resource_name=endpoint_name
+        )
+        self.validate = self._validate(model_bucket, model_name, gate, stack_arn)
+        self.roll_out = self._roll_out(stack_arn, service_role_arn)
+        self.settle = self._settle(model_bucket, endpoint_name, stack_arn, endpoint_arn)
+        self.record = self._record(model_bucket, model_name, endpoint_name, topic, stack_arn)
+
+    def _validate(
+        self, bucket: s3.IBucket, model_name: str, gate: Gate, stack_arn: str
+    ) -> lambda_.Function:
+        # A vCPU of its own: it unpacks archives of up to 5 GB while they stream by.
+        function = self._function(
+            "Validate",
+            "validate.handler.handler",
+            memory_mib=1769,
+            timeout=Duration.minutes(15),
+            environment={
+                **self._endpoint,
+                "MODEL_NAME": model_name,
+                "SERVING_TORCH": gate.serving_torch,
+                "SERVING_PYTHON": gate.serving_python,
+                "MINIMUM_MACRO_F1": str(gate.minimum_macro_f1),
+            },
+        )
+        bucket.grant_read(function, self._models)
+        bucket.grant_read(function, "verdicts/*")
+        _allow(function, ["cloudformation:DescribeStacks"], stack_arn)
+        return function
+
+    def _roll_out(self, stack_arn: str, service_role_arn: str) -> lambda_.Function:
+        function = self._function(
+            "RollOut",
+            "roll_out.handler.handler",
+            environment={
+                "ENDPOINT_STACK": self._endpoint["ENDPOINT_STACK"],
+                "SERVICE_ROLE_ARN": service_role_arn,
+            },
+        )
+        _allow(function, ["cloudformation:DescribeStacks"], stack_arn)
+        _allow(function, ["cloudformation:DescribeStackEvents"], stack_arn)
+        _allow(
+            function,
+            ["cloudformation:UpdateStack"],
+            stack_arn,
+            condition={"cloudformation:RoleArn": service_role_arn},
+        )
+        _allow(
+            function,
+            ["iam:PassRole"],
+            service_role_arn,
+            condition={"iam:PassedToService": "cloudformation.amazonaws.com"},
+        )
+        return function
+
+    def _settle(
+        self, bucket: s3.IBucket, endpoint_name: str, stack_arn: str, endpoint_arn: str
+    ) -> lambda_.Function:
+        # Three tries of an invocation that may take 70 s each.
+        function = self._function(
+            "Settle",
+            "settle.handler.handler",
+            timeout=Duration.minutes(5),
+            environment={**self._endpoint, "ENDPOINT_NAME": endpoint_name},
+        )
+        bucket.grant_read(function, self._models)
+        _allow(
+            function,
+            ["cloudformation:DescribeStacks", "cloudformation:DescribeStackEvents"],
+            stack_arn,
+        )
+        _allow(function, ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], endpoint_arn)
+        return function
+
+    def _record(
+        self,
+        bucket: s3.IBucket,
+        model_name: str,
+        endpoint_name: str,
+        topic: sns.ITopic,
+        stack_arn: str,
+    ) -> lambda_.Function:
+        function = self._function(
+            "Record",
+            "record.handler.handler",
+            environment={
+                **self._endpoint,
+                "ENDPOINT_NAME": endpoint_name,
+                "MODEL_NAME": model_name,
+                "TOPIC_ARN": topic.topic_arn,
+            },
+        )
+        bucket.grant_read(function, "verdicts/*")
+        bucket.grant_put(function, "verdicts/*")
+        _allow(function, ["cloudformation:DescribeStacks"], stack_arn)
+        topic.grant_publish(function)
+        return function
+
+    def _function(
+        self,
+        name: str,
+        handler: str,
+        *,
+        environment: dict[str, str],
+        memory_mib: int = 256,
+        timeout: Duration | None = None,
+    ) -> lambda_.Function:
+        # Not CDK's own role: its managed policy may write to every log group of the account.
+        role = iam.Role(
+            self, f"{name}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com")
+        )
+        log_group = logs.LogGroup(
+            self,
+            f"{name}Log",
+            retention=self._log_retention,
+            removal_policy=self._removal_policy,
+        )
+        log_group.grant_write(role)
+        return lambda_.Function(
+            self,
+            name,
+            role=role,
+            code=self._code,
+            handler=handler,
+            runtime=lambda_.Runtime.PYTHON_3_12,
+            architecture=lambda_.Architecture.ARM_64,
+            memory_size=memory_mib,
+            timeout=timeout or Duration.minutes(1),
+            environment=environment,
+            tracing=lambda_.Tracing.ACTIVE,
+            log_group=log_group,
+        )
+
+
+def _allow(
+    function: lambda_.Function,
+    allowed: list[str],
+    resource: str,
+    *,
+    condition: dict[str, str] | None = None,
+) -> None:
+    function.add_to_role_policy(
+        iam.PolicyStatement(
+            actions=allowed,
+            resources=[resource],
+            conditions={"StringEquals": condition} if condition else None,
+        )
+    )

@@ -1,0 +1,59 @@
+import importlib
+from typing import Any
+
+import pytest
+
+from shared.environment import EnvironmentProblem
+
+VARIABLES = {
+    "MODEL_BUCKET": "b",
+    "MODEL_NAME": "sentiment",
+    "ENDPOINT_STACK": "x-endpoint",
+    "ENDPOINT_NAME": "x",
+    "SERVING_TORCH": "2.6.0",
+    "SERVING_PYTHON": "3.12",
+    "MINIMUM_MACRO_F1": "0.6",
+    "SERVICE_ROLE_ARN": "arn:aws:iam::000000000000:role/r",
+    "TOPIC_ARN": "arn:aws:sns:eu-central-1:000000000000:t",
+}
+MAKERS = {
+    "validate": ("_judge", {"s3", "cloudformation"}),
+    "roll_out": ("_updater", {"cloudformation"}),
+    "settle": ("_observer", {"s3", "cloudformation", "sagemaker", "sagemaker-runtime"}),
+    "record": ("_reporter", {"s3", "sns", "cloudformation"}),
+}
+
+
+def make(function: str) -> Any:
+    """What the first invocation of a fresh function makes."""
+    module = importlib.import_module(f"{function}.handler")
+    return getattr(module, MAKERS[function][0]).__wrapped__()
+
+
+@pytest.mark.case("L11")
+@pytest.mark.parametrize("function", MAKERS)
+def test_clients_are_made_for_the_functions_own_region(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def client(service: str, **rest: Any) -> object:
+        made.append(service)
+        assert set(rest) <= {"config"}, "region and endpoint come from the environment"
+        return object()
+
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("boto3.client", client)
+    make(function)
+    assert set(made) == MAKERS[function][1]
+
+
+@pytest.mark.parametrize("function", MAKERS)
+def test_a_function_without_its_variables_says_which(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(EnvironmentProblem, match="ENDPOINT_STACK is not set"):
+        make(function)
