@@ -5,7 +5,9 @@ On Linux, a plain `pip install torch` may bring gigabytes of CUDA libraries that
 use. This asks pip first what it would bring. Set TORCH_INDEX_URL to choose where torch comes from:
 https://download.pytorch.org/whl/cpu has builds without CUDA.
 
-    PYTHON requirements/install_torch.py [--python PYTHON]
+    python3 requirements/install_torch.py PYTHON
+
+PYTHON is the interpreter of the environment that gets torch.
 """
 
 import argparse
@@ -91,7 +93,7 @@ def install(python: str) -> str:
 def main() -> int:
     """Exit code 0 when torch is there, 2 with one line otherwise."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", default=sys.executable, help="interpreter of the environment")
+    parser.add_argument("python", help="interpreter of the environment")
     try:
         print(install(parser.parse_args().python))
     except (Refusal, OSError) as error:

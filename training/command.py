@@ -18,8 +18,11 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}; see {self.prog} --help\n")
 
 
-def run(action: Callable[[], None]) -> int:
-    """Run a command and return its exit code: 0, 2 for bad input, 130 for Ctrl-C."""
+def run(action: Callable[[], None], *, stopped: str = "stopped by Ctrl-C") -> int:
+    """Run a command and return its exit code: 0, 2 for bad input, 130 for Ctrl-C.
+
+    `stopped` is the line that Ctrl-C ends with.
+    """
     try:
         action()
     except InputError as error:
@@ -28,7 +31,7 @@ def run(action: Callable[[], None]) -> int:
         return 2
     except KeyboardInterrupt:
         sys.stdout.flush()
-        print("stopped by Ctrl-C; nothing was written", file=sys.stderr)
+        print(stopped, file=sys.stderr)
         return 130
     return 0
 

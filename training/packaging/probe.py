@@ -52,16 +52,17 @@ def _answers(archive: Path, model_dir: Path, texts: list[str]) -> list[Any]:
     with tarfile.open(archive) as tar:
         tar.extractall(model_dir, filter="data")
     sys.path.insert(0, str(model_dir / "code"))  # as the toolkit does, through PYTHONPATH
-    from sagemaker_inference.transformer import Transformer
-    from sagemaker_pytorch_serving_container.default_pytorch_inference_handler import (
-        DefaultPytorchInferenceHandler,
-    )
-
     inference = import_module("inference")
-    if not hasattr(inference, "model_fn"):
-        # The toolkit would fall back on its own, which looks for a .pt file.
-        raise AttributeError("code/inference.py defines no model_fn")
-    transformer = Transformer(default_inference_handler=DefaultPytorchInferenceHandler())
+    if not hasattr(inference, "transform_fn"):
+        needed = ("model_fn", "input_fn", "predict_fn", "output_fn")
+    else:
+        needed = ("model_fn", "transform_fn")
+    # For a missing one the toolkit takes its own, which looks for a .pt file and speaks tensors.
+    if missing := [name for name in needed if not hasattr(inference, name)]:
+        raise AttributeError(f"code/inference.py defines no {' and no '.join(missing)}")
+    from sagemaker_inference.transformer import Transformer
+
+    transformer = Transformer()
     context = _Context(model_dir)
     transformer.validate_and_initialize(model_dir=str(model_dir), context=context)
     body = json.dumps({"inputs": texts}).encode()

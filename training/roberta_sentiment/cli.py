@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
             fine_tune(settings, source, folder)
         print(f"model and results.json are in {settings.output}")
 
-    return run(action)
+    return run(action, stopped="stopped by Ctrl-C; nothing was written")
 
 
 def _parser() -> argparse.ArgumentParser:
