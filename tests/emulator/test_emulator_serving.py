@@ -110,10 +110,19 @@ def ask(emulator: Emulator, endpoint: str) -> str:
 
 
 def names(emulator: Emulator) -> tuple[set[str], set[str]]:
+    """The models and the endpoint configurations of this file's stacks."""
     sagemaker = emulator.client("sagemaker")
-    models = {model["ModelName"] for model in sagemaker.list_models()["Models"]}
-    configs = sagemaker.list_endpoint_configs()["EndpointConfigs"]
-    return models, {config["EndpointConfigName"] for config in configs}
+    models = sagemaker.list_models(NameContains="test-")["Models"]
+    configs = sagemaker.list_endpoint_configs(NameContains="test-")["EndpointConfigs"]
+    return (
+        {model["ModelName"] for model in models},
+        {config["EndpointConfigName"] for config in configs},
+    )
+
+
+def endpoints(emulator: Emulator, name: str) -> list[Any]:
+    found: list[Any] = emulator.client("sagemaker").list_endpoints(NameContains=name)["Endpoints"]
+    return found
 
 
 def create(stacks: Stacks, endpoint: str) -> dict[str, Any]:
@@ -165,7 +174,7 @@ def test_a_model_is_rolled_out_replaced_rolled_back_and_removed(
     stack = stacks.set_parameters(stack, ModelUrl="none")
     assert stack["StackStatus"] == "UPDATE_COMPLETE", stacks.reasons(stack)
     assert names(emulator) == (set(), set())
-    assert sagemaker.list_endpoints()["Endpoints"] == []
+    assert endpoints(emulator, "road") == []
     assert "ModelUrl" not in outputs(stack)
 
 
@@ -208,7 +217,7 @@ def test_an_endpoint_that_does_not_come_up_fails_the_stack_with_the_reason(
     assert stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
     assert "Endpoint fails failed" in stacks.reasons(stack)
     assert names(emulator) == (set(), set())
-    assert emulator.client("sagemaker").list_endpoints()["Endpoints"] == []
+    assert endpoints(emulator, "fails") == []
 
 
 def test_a_model_named_in_the_template_cannot_be_replaced_under_its_name(

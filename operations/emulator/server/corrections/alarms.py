@@ -152,16 +152,10 @@ def _check(expression: str) -> None:
 
 
 def _statistic(metric: Mapping[str, Any], statistic: str, start: float, end: float) -> float | None:
-    wanted = {item["Name"]: item["Value"] for item in metric.get("Dimensions") or ()}
-    points = [
-        point
-        for (namespace, name, dimensions), stored in cloudwatch._metrics.items()
-        if namespace == metric["Namespace"]
-        and name == metric["MetricName"]
-        and dict(dimensions) == wanted
-        for point in stored
-        if start <= point["Timestamp"] < end
-    ]
+    dimensions = {item["Name"]: item["Value"] for item in metric.get("Dimensions") or ()}
+    key = (metric["Namespace"], metric["MetricName"], cloudwatch._dims_key(dimensions))
+    stored = cloudwatch._metrics.get(key) or []
+    points = [point for point in stored if start <= point["Timestamp"] < end]
     if not points:
         return None
     value: float | None = cloudwatch._stat_value(cloudwatch._calc_stats(points), statistic, points)
