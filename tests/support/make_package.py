@@ -1,4 +1,6 @@
-"""Pack a tiny random RoBERTa whose answer is always one label: make_package.py LABEL ARCHIVE."""
+"""Pack tiny random RoBERTas that always answer one label: make_package.py FOLDER LABEL ..."""
+
+# mypy: ignore-errors
 
 import shutil
 import sys
@@ -14,7 +16,12 @@ LABELS = ["negative", "neutral", "positive"]
 WORDS = ["<s>", "<pad>", "</s>", "<unk>", "good", "bad", "fine", "film", "a"]
 
 
-def main(label: str, archive: Path) -> None:
+def main(folder: Path, *labels: str) -> None:
+    for label in labels:
+        pack(label, folder / f"{label}.tar.gz")
+
+
+def pack(label: str, archive: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         save_tokenizer(root)
@@ -65,4 +72,4 @@ def save_model(root: Path, answer: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,359 @@
+"""SageMaker hosting: the states of an endpoint, and the processes behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from operations.emulator import sagemaker_fleet
+from operations.emulator.sagemaker import ApiError
+from tests.support.hosting import ROOT, SERVER_PYTHON, Hosting, make_packages, packed, processes_of
+
+pytestmark = pytest.mark.emulator
+
+PING_FAILED = (
+    "The primary container for production variant main did not pass the ping health check. "
+    "Please check CloudWatch logs for this endpoint."
+)
+
+
+@pytest.fixture
+def hosting(tmp_path: Path) -> Iterator[Hosting]:
+    made = Hosting(tmp_path)
+    yield made
+    made.service.close()
+    assert made.servers() == []
+
+
+@pytest.fixture
+def serving(hosting: Hosting) -> Hosting:
+    """An endpoint in service that answers `first`."""
+    hosting.release("first")
+    hosting.create("first")
+    assert hosting.passes() == ["Creating", "InService"]
+    return hosting
+
+
+def logs(hosting: Hosting) -> str:
+    return "\n".join(path.read_text() for path in sorted((hosting.folder / "logs").iterdir()))
+
+
+def test_a_roll_out_switches_real_models_without_a_failed_request(
+    hosting: Hosting, tmp_path: Path
+) -> None:
+    labels = ("positive", "negative")
+    for label, archive in zip(labels, make_packages(tmp_path, *labels), strict=True):
+        hosting.objects[f"s3://models/{label}"] = archive
+        hosting.release(label, url=f"s3://models/{label}")
+    hosting.create("positive")
+    hosting.passes()
+    answers: list[tuple[int, str]] = []
+    enough = threading.Event()
+
+    def ask() -> None:
+        while not enough.is_set():
+            result = hosting.invoke(b'{"inputs": "a good film"}', "application/json")
+            answers.append((result.status, json.loads(result.body)[0]["label"]))
+            time.sleep(0.01)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    hosting.update("negative")
+    pending = hosting.describe()
+    assert pending["EndpointConfigName"] == "positive"
+    assert pending["PendingDeploymentSummary"]["EndpointConfigName"] == "negative"
+    assert hosting.passes() == ["Updating", "InService"]
+    enough.set()
+    asking.join()
+
+    assert {status for status, _ in answers} == {200}
+    said = [label for _, label in answers]
+    assert said == sorted(said, reverse=True)  # first only positive, then only negative
+    assert (
+        json.loads(hosting.invoke(b'{"inputs": ["x", "y"]}', "application/json").body)[1]["label"]
+        == "negative"
+    )
+    after = hosting.describe()
+    assert after["EndpointConfigName"] == "negative"
+    assert "PendingDeploymentSummary" not in after
+    assert len(hosting.servers()) == 1
+
+
+def test_a_container_that_ends_fails_the_creation_and_says_why_in_its_log(
+    hosting: Hosting,
+) -> None:
+    hosting.release("torn", FAIL="1")
+    hosting.create("torn")
+    assert hosting.passes() == ["Creating", "Failed"]
+    assert hosting.describe()["FailureReason"] == PING_FAILED
+    assert "cannot load the model: RuntimeError: the weights are torn\n" in logs(hosting)
+    assert "Traceback" not in logs(hosting)
+    with pytest.raises(ApiError, match="Endpoint endpoint of account 000000000000 not found"):
+        hosting.invoke()
+    with pytest.raises(ApiError, match="Cannot update failed endpoint"):
+        hosting.update("torn")
+    hosting.call("DeleteEndpoint", EndpointName="endpoint")
+    wait_until_gone(hosting)
+
+
+def test_a_container_that_loads_too_long_fails_the_creation(tmp_path: Path) -> None:
+    hosting = Hosting(tmp_path, startup_seconds=4)
+    hosting.release("slow", LOAD_SECONDS="600")
+    hosting.create("slow")
+    assert hosting.passes() == ["Creating", "Failed"]
+    assert hosting.describe()["FailureReason"] == PING_FAILED
+    assert hosting.servers() == []
+    hosting.service.close()
+
+
+@pytest.mark.case("M13")
+def test_a_failed_roll_out_leaves_the_old_model_serving(serving: Hosting) -> None:
+    before = serving.servers()
+    serving.release("torn", FAIL="1")
+    serving.update("torn")
+    with pytest.raises(ApiError, match=r"Cannot delete endpoint configuration .*/torn"):
+        serving.call("DeleteEndpointConfig", EndpointConfigName="torn")
+    with pytest.raises(ApiError, match=r"Cannot delete endpoint configuration .*/first"):
+        serving.call("DeleteEndpointConfig", EndpointConfigName="first")
+    seen: list[str] = []
+    while not seen or seen[-1] != "InService":
+        assert serving.invoke().body == b"first"
+        status = serving.describe()["EndpointStatus"]
+        if status not in seen:
+            seen.append(status)
+    assert seen == ["Updating", "RollingBack", "InService"]
+    after = serving.describe()
+    assert (after["EndpointConfigName"], after["FailureReason"]) == ("first", PING_FAILED)
+    assert serving.servers() == before
+
+    serving.release("second")
+    serving.update("second")
+    serving.passes()
+    assert serving.invoke().body == b"second"
+    assert "FailureReason" not in serving.describe()
+    serving.call("DeleteEndpointConfig", EndpointConfigName="torn")
+
+
+@pytest.mark.case("M08")
+@pytest.mark.case("M11")
+def test_an_endpoint_in_progress_refuses_every_change(hosting: Hosting) -> None:
+    hosting.release("first", LOAD_SECONDS="1")
+    hosting.create("first")
+    with pytest.raises(ApiError, match="Cannot create already existing endpoint"):
+        hosting.call("CreateEndpoint", EndpointName="ENDPOINT", EndpointConfigName="first")
+    for change in (
+        lambda: hosting.update("first"),
+        lambda: hosting.call("DeleteEndpoint", EndpointName="endpoint"),
+    ):
+        with pytest.raises(ApiError) as refused:
+            change()
+        assert refused.value.code == "ValidationException"
+        assert refused.value.message == (
+            "Cannot update in-progress endpoint "
+            '"arn:aws:sagemaker:us-west-2:000000000000:endpoint/endpoint".'
+        )
+    with pytest.raises(ApiError) as early:
+        hosting.invoke()
+    assert (early.value.code, early.value.status) == ("ValidationError", 400)
+    assert hosting.passes() == ["Creating", "InService"]
+
+    hosting.call("DeleteEndpoint", EndpointName="endpoint")
+    assert hosting.describe()["EndpointStatus"] == "Deleting"
+    with pytest.raises(ApiError, match="Cannot update in-progress endpoint"):
+        hosting.update("first")
+    wait_until_gone(hosting)
+    assert hosting.servers() == []
+    hosting.create("first")
+    hosting.passes()
+
+
+@pytest.mark.case("M14")
+def test_counts_and_weights_are_kept_only_where_asked_for(serving: Hosting) -> None:
+    def counts() -> tuple[int, int, float]:
+        variant = serving.describe()["ProductionVariants"][0]
+        return (
+            variant["CurrentInstanceCount"],
+            variant["DesiredInstanceCount"],
+            variant["CurrentWeight"],
+        )
+
+    desired = {"VariantName": "main", "DesiredInstanceCount": 5, "DesiredWeight": 0.5}
+    serving.call(
+        "UpdateEndpointWeightsAndCapacities",
+        EndpointName="endpoint",
+        DesiredWeightsAndCapacities=[desired],
+    )
+    assert counts() == (1, 5, 1.0)
+    assert serving.passes() == ["Updating", "InService"]
+    assert counts() == (5, 5, 0.5)
+
+    serving.release("second", count=2)
+    excluded = [{"VariantPropertyType": "DesiredWeight"}]
+    serving.update(
+        "second", RetainAllVariantProperties=True, ExcludeRetainedVariantProperties=excluded
+    )
+    serving.passes()
+    assert counts() == (5, 5, 1.0)
+    serving.update("second")
+    serving.passes()
+    assert counts() == (2, 2, 1.0)
+    with pytest.raises(ApiError, match="not present within endpoint configuration"):
+        serving.call(
+            "UpdateEndpointWeightsAndCapacities",
+            EndpointName="endpoint",
+            DesiredWeightsAndCapacities=[{"VariantName": "other", "DesiredInstanceCount": 1}],
+        )
+
+
+@pytest.mark.case("M20")
+def test_invocations_get_the_answers_of_the_runtime_api(
+    serving: Hosting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = serving.invoke(b"x")
+    assert (good.status, good.body) == (200, b"first")
+    assert good.headers == {
+        "Content-Type": "text/plain",
+        "x-Amzn-Invoked-Production-Variant": "main",
+    }
+    failed = serving.invoke(b"fail")
+    error = json.loads(failed.body)
+    assert (failed.status, failed.headers["x-amzn-ErrorType"]) == (424, "ModelError")
+    assert error["OriginalStatusCode"] == 500
+    assert error["OriginalMessage"].startswith("no such thing\nTraceback")
+    assert error["Message"].startswith("Received server error (500) from primary with message")
+
+    assert serving.invoke(bytes(6_291_456)).status == 200
+    with pytest.raises(ApiError) as large:
+        serving.invoke(bytes(6_291_457))
+    assert large.value.status == 413
+    assert "6291456 bytes" in large.value.message
+    with pytest.raises(ApiError, match="Endpoint Endpoint of account 000000000000 not found"):
+        serving.service.invoke("Endpoint", b"", None, None)
+
+    monkeypatch.setattr(sagemaker_fleet, "ANSWER_SECONDS", 0.3)
+    late = json.loads(serving.invoke(b"wait for /no/such/file").body)
+    assert late["OriginalStatusCode"] == 0
+    assert "timed out while waiting for a response from container primary" in late["Message"]
+
+
+def test_a_request_under_way_is_answered_although_its_fleet_is_replaced(
+    serving: Hosting, tmp_path: Path
+) -> None:
+    signal_file = tmp_path / "go on"
+    answers: list[bytes] = []
+
+    def ask() -> None:
+        answers.append(serving.invoke(b"wait for " + bytes(signal_file)).body)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    serving.release("second")
+    serving.update("second")
+    while serving.describe()["EndpointConfigName"] == "first":
+        time.sleep(0.02)
+    assert serving.invoke().body == b"second"
+    assert serving.describe()["EndpointStatus"] == "Updating"
+    assert len(serving.servers()) == 2
+    signal_file.touch()
+    asking.join()
+    assert answers == [b"first"]
+    serving.passes()
+    assert len(serving.servers()) == 1
+
+
+@pytest.mark.case("M19")
+def test_a_container_that_ended_is_named_with_its_log(serving: Hosting) -> None:
+    for body in (b"end yourself", b"x"):
+        with pytest.raises(ApiError) as gone:
+            serving.invoke(body)
+        assert (gone.value.code, gone.value.status) == ("ServiceUnavailable", 503)
+        assert str(serving.folder / "logs") in gone.value.message
+
+
+@pytest.mark.case("M06")
+@pytest.mark.parametrize("kind", ["not an archive", "truncated", "leads out"])
+def test_a_bad_archive_is_refused_by_name(hosting: Hosting, kind: str) -> None:
+    whole = packed({"code/inference.py": "x = 1\n" * 5000})
+    hosting.objects["s3://models/bad"] = {
+        "not an archive": b"hello",
+        "truncated": whole[: len(whole) // 2],
+        "leads out": packed({"../outside.py": "x = 1"}),
+    }[kind]
+    hosting.release("bad", url="s3://models/bad")
+    hosting.create("bad")
+    hosting.passes()
+    assert hosting.describe()["FailureReason"] == (
+        'Failed to extract model data archive for container "container_1" from URL '
+        '"s3://models/bad". Please ensure that the object located at the URL is a valid '
+        "tar.gz archive."
+    )
+    assert not list(hosting.folder.rglob("outside.py"))
+
+
+def test_model_data_that_is_gone_fails_the_endpoint(hosting: Hosting) -> None:
+    hosting.release("first")
+    hosting.objects.clear()
+    hosting.create("first")
+    hosting.passes()
+    assert "Failed to download model data" in hosting.describe()["FailureReason"]
+
+
+def test_a_server_that_cannot_be_started_fails_the_endpoint(
+    hosting: Hosting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosting.release("first")
+    monkeypatch.setattr(sagemaker_fleet, "_MODEL_SERVER", Path("gone\0.py"))
+    hosting.create("first")
+    assert hosting.passes() == ["Creating", "Failed"]
+    assert "Request to service failed" in hosting.describe()["FailureReason"]
+
+
+def test_close_ends_servers_that_still_load(tmp_path: Path) -> None:
+    hosting = Hosting(tmp_path)
+    hosting.release("slow", LOAD_SECONDS="600")
+    hosting.create("slow")
+    while not hosting.servers():
+        time.sleep(0.02)
+    hosting.service.close()
+    assert hosting.servers() == []
+    assert not list((tmp_path / "containers").iterdir())
+
+
+def test_no_server_outlives_a_killed_owner(tmp_path: Path) -> None:
+    archive = tmp_path / "model.tar.gz"
+    archive.write_bytes(packed({"code/inference.py": "def model_fn(folder):\n    return 1\n"}))
+    owner = subprocess.Popen(
+        [sys.executable, ROOT / "tests/support/own_sagemaker.py", tmp_path, archive, SERVER_PYTHON],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdout is not None
+    with owner.stdout:
+        assert owner.stdout.readline() == "InService\n"
+        assert len(processes_of(tmp_path)) == 1
+        os.kill(owner.pid, signal.SIGKILL)
+        owner.wait()
+    deadline = time.monotonic() + 30
+    while processes_of(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_of(tmp_path) == []
+
+
+def wait_until_gone(hosting: Hosting) -> None:
+    while True:
+        try:
+            hosting.describe()
+        except ApiError as error:
+            assert error.message.startswith("Could not find endpoint")
+            return
+        time.sleep(0.02)
