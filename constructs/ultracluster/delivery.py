@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_events as events
@@ -37,6 +37,7 @@ class Delivery(Construct):
         endpoint_stack_name: stack whose parameter `ModelUrl` says what serves.
         service_role_arn: role that CloudFormation updates that stack with.
         poll_seconds: pause between two looks at a roll-out.
+        removal_policy: of the log groups and the topic's key.
         log_retention: of every log group.
     """
 
@@ -65,7 +66,6 @@ class Delivery(Construct):
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             retention_period=Duration.days(14),
-            removal_policy=removal_policy,
         )
         functions = DeliveryFunctions(
             self,
@@ -97,13 +97,11 @@ class Delivery(Construct):
             query_language=sfn.QueryLanguage.JSONATA,
             timeout=Duration.seconds((_WAITS + 1) * PATIENCE_SECONDS),
             tracing_enabled=True,
-            removal_policy=removal_policy,
             logs=sfn.LogOptions(
-                # The prefix keeps the account's one log resource policy from filling up.
                 destination=logs.LogGroup(
                     self,
                     "StateMachineLog",
-                    log_group_name=f"/aws/vendedlogs/states/{Stack.of(self).stack_name}",
+                    log_group_name=self._vended_log_name(),
                     retention=log_retention,
                     removal_policy=removal_policy,
                 ),
@@ -113,6 +111,16 @@ class Delivery(Construct):
         )
         self._start_on_manifests(model_bucket, model_name)
         self._keep_failures()
+
+    def _vended_log_name(self) -> str:
+        """A prefix that keeps the account's one log resource policy from filling up.
+
+        The end tells this stack from an earlier one of its name, whose log may have been kept.
+        """
+        stack = Stack.of(self)
+        stack_uuid = Fn.select(2, Fn.split("/", stack.stack_id))
+        number = Fn.select(0, Fn.split("-", stack_uuid))
+        return f"/aws/vendedlogs/states/{stack.stack_name}-{number}"
 
     def _notices(self) -> sns.Topic:
         """A topic under a key of its own: alarms cannot publish under AWS's `alias/aws/sns`."""
