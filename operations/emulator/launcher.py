@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ _PYTHON = ROOT / ".venv-emulator" / "bin" / "python"
 _START_SECONDS = 120.0
 _GRACE_SECONDS = 2.0
 _LAST_LINES = 15
+_NEEDED_BYTES = 200 * 2**20
 
 
 class EmulatorError(Exception):
@@ -126,6 +128,12 @@ class Emulator:
         announcement = self._run_directory / "emulator.url"
         try:
             self._run_directory.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(self._run_directory).free
+            if free < _NEEDED_BYTES:
+                raise EmulatorError(
+                    f"{free / 2**20:.0f} MiB free at {self._run_directory}, the emulated account "
+                    f"needs {_NEEDED_BYTES / 2**20:.0f} MiB: make room"
+                )
             announcement.unlink(missing_ok=True)
             self._server = Child(
                 self._command(announcement),
@@ -141,7 +149,9 @@ class Emulator:
             parallelcluster.seed(self.client("s3"), self.region)
         except (BotoCoreError, ClientError) as error:
             self.close()
-            raise EmulatorError(f"the emulated account does not answer: {error}") from error
+            raise EmulatorError(
+                f"the emulated account does not answer: {error}{self._tail()}"
+            ) from error
         except BaseException:
             self.close()
             raise

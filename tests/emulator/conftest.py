@@ -107,6 +107,7 @@ class Stacks:
 
     def clean_up(self) -> None:
         for stack_id in reversed(self._made):
+            self.settled(stack_id)
             self.api.delete_stack(StackName=stack_id)
             self.settled(stack_id)
 

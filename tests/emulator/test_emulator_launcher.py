@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlparse
 
 import pytest
@@ -231,6 +233,18 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         Emulator(run_directory=taken / "run", model_server_python=MODEL_SERVER_PYTHON),
     ):
         pass
+
+
+def test_a_full_disk_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2**20))
+    with (
+        pytest.raises(EmulatorError, match=r"1 MiB free at .*, .* needs 200 MiB: make room"),
+        Emulator(run_directory=tmp_path, model_server_python=MODEL_SERVER_PYTHON),
+    ):
+        pass
+    assert not (tmp_path / "emulator.log").exists()
 
 
 def test_an_account_that_was_not_started_says_so(tmp_path: Path) -> None:

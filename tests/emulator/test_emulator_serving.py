@@ -203,8 +203,10 @@ def test_an_update_under_way_is_a_mutex(
 ) -> None:
     stack = create(stacks, "mutex")
     stacks.start_update(stack, ModelUrl=urls["one"])
-    with pytest.raises(ClientError, match="is in UPDATE_IN_PROGRESS state and can"):
+    with pytest.raises(ClientError, match="is in UPDATE_IN_PROGRESS state and can not be updated"):
         stacks.start_update(stack, ModelUrl=urls["two"])
+    with pytest.raises(ClientError, match="cannot be deleted while in status UPDATE_IN_PROGRESS"):
+        stacks.delete(stack)
     assert stacks.settled(stack["StackId"])["StackStatus"] == "UPDATE_COMPLETE"
     assert ask(emulator, "mutex") == "one"
 
@@ -218,6 +220,22 @@ def test_an_endpoint_that_does_not_come_up_fails_the_stack_with_the_reason(
     assert "Endpoint fails failed" in stacks.reasons(stack)
     assert names(emulator) == (set(), set())
     assert endpoints(emulator, "fails") == []
+
+
+def test_an_endpoint_that_changes_cannot_be_deleted(
+    emulator: Emulator, stacks: Stacks, urls: dict[str, str]
+) -> None:
+    sagemaker = emulator.client("sagemaker")
+    stack = create(stacks, "changing")
+    stack = stacks.set_parameters(stack, ModelUrl=urls["one"])
+    sagemaker.update_endpoint(EndpointName="changing", EndpointConfigName=outputs(stack)["Config"])
+    stack = stacks.delete(stack)
+    assert stack["StackStatus"] == "DELETE_FAILED"
+    assert "in-progress endpoint" in stacks.reasons(stack)
+    sagemaker.get_waiter("endpoint_in_service").wait(
+        EndpointName="changing", WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+    )
+    assert stacks.delete(stack)["StackStatus"] == "DELETE_COMPLETE"
 
 
 def test_a_model_named_in_the_template_cannot_be_replaced_under_its_name(

@@ -43,7 +43,8 @@ async def _serve(settings: Settings, listener: socket.socket, url: str) -> None:
     config.keep_alive_timeout = 75
     config.graceful_timeout = 0.5
     config.loglevel = "WARNING"
-    asyncio.get_running_loop().call_later(0.1, _announce, settings.announcement, url)
+    # The socket listens already, so whoever calls from now on is answered once the server is up.
+    _announce(settings.announcement, url)
     try:
         await serve(app.app, config)
     finally:

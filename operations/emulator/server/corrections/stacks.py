@@ -1,4 +1,4 @@
-"""Stack updates: the clean-up phase is visible, and a refusal has AWS's words."""
+"""Stacks: an update shows its clean-up phase, and keeps others away while it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _UPDATABLE = (
 def apply() -> None:
     """Apply the corrections."""
     _show_clean_up()
-    _say_why_an_update_is_refused()
+    _refuse_updates_in_the_words_of_aws()
+    _refuse_deletion_during_an_update()
 
 
 def _show_clean_up() -> None:
@@ -54,7 +55,7 @@ def _show_clean_up() -> None:
     stacks._delete_resource = deleted
 
 
-def _say_why_an_update_is_refused() -> None:
+def _refuse_updates_in_the_words_of_aws() -> None:
     update = handlers._ACTION_HANDLERS["UpdateStack"]
 
     def updated(params: dict[str, list[str]]) -> Any:
@@ -68,3 +69,20 @@ def _say_why_an_update_is_refused() -> None:
         return update(params)
 
     handlers._ACTION_HANDLERS["UpdateStack"] = updated
+
+
+def _refuse_deletion_during_an_update() -> None:
+    """MiniStack deletes the resources beside the update that makes them."""
+    delete = handlers._ACTION_HANDLERS["DeleteStack"]
+
+    def deleted(params: dict[str, list[str]]) -> Any:
+        stack = handlers._resolve_stack(helpers._p(params, "StackName"))
+        status = stack.get("StackStatus", "") if stack else ""
+        if stack and status.startswith("UPDATE_") and status.endswith("_IN_PROGRESS"):
+            return helpers._error(
+                "ValidationError",
+                f"Stack [{stack['StackId']}] cannot be deleted while in status {status}",
+            )
+        return delete(params)
+
+    handlers._ACTION_HANDLERS["DeleteStack"] = deleted

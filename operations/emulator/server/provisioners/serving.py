@@ -135,10 +135,9 @@ class Endpoint(_Named):
         return physical_id, self._attributes(physical_id, name)
 
     def delete(self, physical_id: str, properties: Properties) -> None:
-        """Delete the endpoint and wait until it is gone; one that changes is waited for first."""
+        """Delete the endpoint and wait until it is gone; refused while it changes, as on AWS."""
         name = _name(physical_id)
         with already_gone_is_fine():
-            _settled(name)
             client("sagemaker").delete_endpoint(EndpointName=name)
             while True:
                 client("sagemaker").describe_endpoint(EndpointName=name)
