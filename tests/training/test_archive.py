@@ -197,8 +197,8 @@ def test_check_refuses(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.case("M06")
 def test_each_kind_of_damage_has_a_reason_of_its_own(tmp_path: Path) -> None:
-    kinds = ("zero bytes", "plain tar", "truncated gzip", "extra root", "no inference script")
-    kinds += ("path traversal", "symbolic link", "device")
+    kinds = ["zero bytes", "plain tar", "truncated gzip", "extra root", "no inference script"]
+    kinds += ["path traversal", "symbolic link", "device"]
     reasons = []
     for name in kinds:
         path = tmp_path / "model.tar.gz"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from training.files import sha256_of
 from training.packaging import cli as packaging
 from training.roberta_sentiment import cli as sentiment
 from training.roberta_sentiment import tweets as set_up
@@ -133,14 +134,19 @@ def test_the_tweets_are_not_fetched_twice_nor_over_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched = []
-    monkeypatch.setattr(set_up, "_download", lambda: fetched.append(1) or b"another package")
+
+    def download() -> bytes:
+        fetched.append(1)
+        return b"another package"
+
+    monkeypatch.setattr(set_up, "_download", download)
     message = refusal(set_up.main, ["--output", str(tmp_path / "tweets.txt")], capsys)
     assert "vaderSentiment==3.3.2 has sha256" in message
     assert "expected 5d7c06e0" in message
     assert list(tmp_path.iterdir()) == []
     path = tmp_path / "tweets.txt"
     path.write_text("the known file", encoding="utf-8")
-    monkeypatch.setattr(set_up, "TWEETS_SHA256", set_up.sha256_of(path))
+    monkeypatch.setattr(set_up, "TWEETS_SHA256", sha256_of(path))
     assert set_up.main(["--output", str(path)]) == 0
     assert fetched == [1]
 

@@ -30,7 +30,12 @@ pytestmark = pytest.mark.training
 
 def run_loop(encoder: Path, tweets: Path, **changes: Any) -> tuple[list[Progress], torch.Tensor]:
     """Progress of a short loop on the tiny encoder, and its final weights as one vector."""
-    given = {"seed": 0, "learning_rate": 0.01, "compile": False, "optimizer": "fused-adamw"}
+    given: dict[str, Any] = {
+        "seed": 0,
+        "learning_rate": 0.01,
+        "compile": False,
+        "optimizer": "fused-adamw",
+    }
     given |= {"steps": 30, "batch_size": 16} | changes
     torch.manual_seed(given["seed"])
     model, tokenizer = classifier.load(find_model(str(encoder)))

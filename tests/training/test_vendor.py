@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from training.command import InputError
+from training.files import sha256_of
 from training.packaging import layout, vendor
 from training.packaging.package import package
 
@@ -107,7 +108,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise AssertionError("pip was called")
 
     cache = tmp_path / "cache"
-    folder = cache / f"cp312-aarch64-{vendor.sha256_of(vendor.REQUIREMENTS)[:16]}"
+    folder = cache / f"cp312-aarch64-{sha256_of(vendor.REQUIREMENTS)[:16]}"
     wheel(
         folder,
         "transformers-9.0-py3-none-any.whl",
@@ -120,7 +121,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         },
     )
     wheel(folder, "tokenizers-1.0-cp312-cp312-linux_aarch64.whl", {"tokenizers/core.so": "elf"})
-    monkeypatch.setattr(vendor.subprocess, "run", fail)
+    monkeypatch.setattr(subprocess, "run", fail)
     return cache
 
 
@@ -160,7 +161,7 @@ def test_a_download_that_fails_names_the_way_without_it_and_leaves_nothing(
     def fail(command: list[str], **_: object) -> Any:
         return subprocess.CompletedProcess(command, 1, "", "ERROR: No matching distribution found")
 
-    monkeypatch.setattr(vendor.subprocess, "run", fail)
+    monkeypatch.setattr(subprocess, "run", fail)
     with pytest.raises(
         InputError, match=r"No matching .*; --serving-platform none leaves them out"
     ):
@@ -178,7 +179,7 @@ def test_pip_is_asked_for_the_platform_and_for_known_wheels_only(
         (Path(command[-1]) / "x-1-py3-none-any.whl").write_bytes(b"")
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(vendor.subprocess, "run", answer)
+    monkeypatch.setattr(subprocess, "run", answer)
     folders = {vendor.fetch("cp312-aarch64", cache=tmp_path / "cache") for _ in range(2)}
     assert len(calls) == len(folders) == 1
     assert {"--require-hashes", "--no-deps", "manylinux_2_28_aarch64", "312"} <= set(calls[0])

@@ -24,6 +24,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch  # noqa: E402
 from sagemaker_inference.errors import GenericInferenceToolkitError  # noqa: E402
 from transformers import AutoModelForSequenceClassification, AutoTokenizer  # noqa: E402
+from transformers.utils.logging import disable_progress_bar  # noqa: E402
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ def model_fn(model_dir: str) -> tuple[Any, Any]:
     """
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
+    disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
     model = AutoModelForSequenceClassification.from_pretrained(
         model_dir, local_files_only=True, dtype=torch.float32

@@ -53,12 +53,11 @@ def _answers(archive: Path, model_dir: Path, texts: list[str]) -> list[Any]:
         tar.extractall(model_dir, filter="data")
     sys.path.insert(0, str(model_dir / "code"))  # as the toolkit does, through PYTHONPATH
     inference = import_module("inference")
-    if not hasattr(inference, "transform_fn"):
-        needed = ("model_fn", "input_fn", "predict_fn", "output_fn")
-    else:
-        needed = ("model_fn", "transform_fn")
+    handlers = ["input_fn", "predict_fn", "output_fn"]
+    if hasattr(inference, "transform_fn"):
+        handlers = ["transform_fn"]
     # For a missing one the toolkit takes its own, which looks for a .pt file and speaks tensors.
-    if missing := [name for name in needed if not hasattr(inference, name)]:
+    if missing := [name for name in ("model_fn", *handlers) if not hasattr(inference, name)]:
         raise AttributeError(f"code/inference.py defines no {' and no '.join(missing)}")
     from sagemaker_inference.transformer import Transformer
 
