@@ -24,6 +24,8 @@ _START_SECONDS = 120.0
 _GRACE_SECONDS = 2.0
 _LAST_LINES = 15
 _NEEDED_BYTES = 200 * 2**20
+# Unpacked functions and models; the logs beside them stay.
+_BULK = ("scratch", "sagemaker/*/containers", "sagemaker/*/downloads")
 
 
 class EmulatorError(Exception):
@@ -34,8 +36,7 @@ class Emulator:
     """An emulated AWS account on a free port of the loopback interface, as a context manager.
 
     Everything is gone when the context is left, and when this process is killed: the server, the
-    Lambda workers and the model servers. Nothing is kept from one run to the next but the files
-    of the run folder.
+    Lambda workers and the model servers. Only the logs stay.
 
     Attributes:
         log: What the server wrote.
@@ -169,8 +170,12 @@ class Emulator:
     def close(self) -> None:
         """End the server and all that it started; does nothing the second time."""
         server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        if server is None:
+            return
+        server.close()
+        for bulk in _BULK:
+            for folder in self._run_directory.glob(bulk):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _command(self, announcement: Path) -> list[str | Path]:
         return [

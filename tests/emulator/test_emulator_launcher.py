@@ -116,6 +116,8 @@ def test_leaving_the_context_ends_everything_and_the_folder_can_be_used_again(
             assert [bucket["Name"] for bucket in buckets] == ["us-west-2-aws-parallelcluster"]
             assert processes(tmp_path)
         assert not processes(tmp_path)
+        assert not (tmp_path / "scratch").exists()
+        assert "Ready" in emulator.log.read_text()
 
 
 def test_two_accounts_side_by_side_in_other_regions(tmp_path: Path) -> None:
