@@ -2,8 +2,9 @@
 
 Requests are checked with botocore's model of the service, an endpoint goes through the real
 states, and what it serves is a process that loaded the deployed ``model.tar.gz``. One production
-variant with one container is emulated; a request that would serve otherwise is refused. Data
-capture, encryption and network settings are remembered and have no effect.
+variant with one container is emulated; a request for another kind of endpoint is refused. Data
+capture, encryption, network and deployment settings are remembered and have no effect: traffic
+always moves to a new fleet at once, when its container answers its first ping.
 """
 
 from __future__ import annotations

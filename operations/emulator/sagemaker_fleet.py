@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import logging
 import os
 import shutil
 import signal
@@ -16,8 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-logger = logging.getLogger(__name__)
-
 # The real service gives a container this long to answer.
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_runtime_InvokeEndpoint.html
 ANSWER_SECONDS = 60.0
@@ -25,6 +22,7 @@ _PING_SECONDS = 2.0
 _BETWEEN_PINGS_SECONDS = 0.1
 # The model server's exit status for an archive that cannot be unpacked (EX_DATAERR).
 BAD_ARCHIVE = 65
+_MODEL_SERVER = Path(__file__).with_name("model_server.py")
 _INHERITED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
 
 
@@ -101,7 +99,12 @@ class Fleet:
 
     def exit_status(self) -> int | None:
         """The process's exit status, None while it runs."""
-        return self._process.poll() if self._process else None
+        process = self._process
+        if process is None:
+            return None
+        if process.returncode is None and process.poll() is not None:
+            _end_group(process.pid)  # what it had started
+        return process.returncode
 
     def enter(self) -> None:
         """Announce a request, so that the process outlives it."""
@@ -146,9 +149,10 @@ class Fleet:
             self._idle.notify_all()
             process, self._process = self._process, None
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            # Once waited for, its id may be that of another process.
+            if process.returncode is None:
+                _end_group(process.pid)
+                process.wait()
             if process.stdin:
                 process.stdin.close()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -174,4 +178,6 @@ class Fleet:
         }
 
 
-_MODEL_SERVER = Path(__file__).with_name("model_server.py")
+def _end_group(process_id: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process_id, signal.SIGKILL)

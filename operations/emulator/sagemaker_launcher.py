@@ -108,13 +108,14 @@ class Launcher:
     def _start(self, endpoint: str, fleet: Fleet, release: Release) -> None:
         url = release.container["ModelDataUrl"]
         try:
-            fleet.start(self._fetch(url))
+            archive = self._fetch(url)
         except FileNotFoundError:
             raise LaunchError(
                 f'Failed to download model data for container "container_1" from URL: "{url}". '
                 "Please ensure that there is an object located at the URL and that the role passed "
                 "to CreateModel has permissions to download the object."
             ) from None
+        fleet.start(archive)
         logger.info(
             "endpoint %s: model %s starts, its log is %s", endpoint, release.model.name, fleet.log
         )

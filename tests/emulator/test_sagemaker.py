@@ -307,14 +307,14 @@ def test_model_data_that_is_gone_fails_the_endpoint(hosting: Hosting) -> None:
     assert "Failed to download model data" in hosting.describe()["FailureReason"]
 
 
-def test_a_server_that_cannot_be_started_fails_the_endpoint(
-    hosting: Hosting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_cannot_be_started_fails_the_endpoint(tmp_path: Path) -> None:
+    hosting = Hosting(tmp_path, server_python=tmp_path / "no-python")
     hosting.release("first")
-    monkeypatch.setattr(sagemaker_fleet, "_MODEL_SERVER", Path("gone\0.py"))
     hosting.create("first")
     assert hosting.passes() == ["Creating", "Failed"]
-    assert "Request to service failed" in hosting.describe()["FailureReason"]
+    reason = hosting.describe()["FailureReason"]
+    assert reason.startswith("Request to service failed: ")
+    assert "no-python" in reason
 
 
 def test_close_ends_servers_that_still_load(tmp_path: Path) -> None:

@@ -57,7 +57,9 @@ def packed(files: Mapping[str, str]) -> bytes:
 class Hosting:
     """One account's SageMaker over processes of this machine."""
 
-    def __init__(self, folder: Path, *, startup_seconds: float = 60.0) -> None:
+    def __init__(
+        self, folder: Path, *, startup_seconds: float = 60.0, server_python: Path = SERVER_PYTHON
+    ) -> None:
         self.folder = folder
         self.objects: dict[str, bytes | Path] = {
             "s3://models/model.tar.gz": packed({"code/inference.py": PROGRAM})
@@ -66,7 +68,7 @@ class Hosting:
             region="us-west-2",
             account="000000000000",
             work_directory=folder,
-            server_python=SERVER_PYTHON,
+            server_python=server_python,
             fetch=self._fetch,
             settle_seconds=0.5,
             startup_seconds=startup_seconds,

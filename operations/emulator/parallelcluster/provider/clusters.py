@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
-import logging
 import os
 import secrets
 import time
@@ -18,8 +17,6 @@ import boto3
 from botocore.exceptions import ClientError
 
 from .configuration import ConfigurationError, check, refused_changes, version
-
-logger = logging.getLogger()
 
 _VERSION_TAG = "parallelcluster:version"
 _NAME_TAG = "parallelcluster:cluster-name"

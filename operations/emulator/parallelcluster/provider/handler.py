@@ -11,8 +11,7 @@ from typing import Any
 
 from .clusters import Clusters, ProviderError
 
-logger = logging.getLogger()
-logger.setLevel(logging.INFO)
+logger = logging.getLogger(__name__)
 
 # CloudFormation takes no answer that is longer; a reason leaves room for the rest of it.
 _MOST_BYTES = 4096
