@@ -39,6 +39,7 @@ class EndpointStack(Stack):
             model_name=settings.endpoint.model_name,
         )
         CfnOutput(self, "EndpointName", value=self.endpoint.endpoint_name)
+        CfnOutput(self, "ServingImage", value=image.uri)
         # What must serve: SageMaker can roll an update back without telling CloudFormation.
         for name, value in (
             ("EndpointConfigName", self.endpoint.configuration_name),

@@ -22,7 +22,7 @@ from ultracluster.settings import SettingsError, load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = ROOT / ".rehearsal"
-KEPT_RUNS = 5
+KEPT_RUNS = 3
 NEEDED_BYTES = 2_000_000_000
 
 

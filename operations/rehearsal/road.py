@@ -13,7 +13,6 @@ from operations.emulator import Emulator
 from operations.rehearsal.account import Account, Prediction
 from operations.rehearsal.models import Package, Workbench
 from operations.rehearsal.progress import Progress, Step, StepFailed
-from ultracluster.images import aws_graviton_image
 from ultracluster.platform import platform_facts
 from ultracluster.settings import Settings
 
@@ -24,14 +23,23 @@ TEXTS = (
 )
 STEPS = 15
 
-BROKEN_INFERENCE = '''\
-"""A served script that loads nowhere."""
-
-
+# The served script of a model whose files do not fit its code.
+BROKEN_INFERENCE = """
 def model_fn(model_dir):
-    """Fail, as a model whose files do not fit its code does."""
     raise RuntimeError("the weights do not fit the code (broken on purpose)")
-'''
+
+
+def input_fn(body, content_type):
+    return body
+
+
+def predict_fn(texts, model):
+    return []
+
+
+def output_fn(prediction, accept):
+    return "[]"
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +94,9 @@ def travel(
         account.cdk(step, "deploy", "--all", "--require-approval", "never")
         step.note = "six stacks, no model yet"
     bucket = account.outputs("storage")["ModelBucket"]
-    endpoint = account.outputs("endpoint")["EndpointName"]
-    platform = _write_platform(settings, bucket, folder)
+    serving = account.outputs("endpoint")
+    endpoint = serving["EndpointName"]
+    platform = _write_platform(settings, bucket, serving["ServingImage"], folder)
 
     def roll_out(package: Package, title: str, expected: str) -> None:
         with progress.step(title) as step:
@@ -158,8 +167,7 @@ def _package_broken(step: Step, bench: Workbench, recipe: Recipe, folder: Path) 
     return bench.package(step, "broken", "second", *arguments, "--skip-load-check")
 
 
-def _write_platform(settings: Settings, bucket: str, folder: Path) -> Path:
-    image = settings.endpoint.image or getattr(aws_graviton_image(settings.aws.region), "uri", "")
+def _write_platform(settings: Settings, bucket: str, image: str, folder: Path) -> Path:
     path = folder / "platform.json"
     facts = platform_facts(settings, model_bucket=bucket, image=image, node_type=None)
     path.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
