@@ -120,12 +120,7 @@ class SageMaker:
     def invoke(
         self, endpoint_name: str, body: bytes, content_type: str | None, accept: str | None
     ) -> InvokeResult:
-        """Answer one InvokeEndpoint of the runtime API.
-
-        Raises:
-            ApiError: nothing serves under this exact name, the body is too large, or the
-                container is gone.
-        """
+        """Answer one InvokeEndpoint of the runtime API; an error is an answer too."""
         return invoke(
             self._endpoints,
             region=self._region,

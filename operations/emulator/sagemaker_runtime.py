@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from operations.emulator.sagemaker_endpoints import Endpoints
@@ -19,10 +20,7 @@ _TIMED_OUT = (
 
 @dataclass(frozen=True)
 class InvokeResult:
-    """An answer of the runtime API, ready to be sent.
-
-    A container's own error has already become the API's ModelError, status 424.
-    """
+    """An answer of the runtime API, errors included, ready to be sent."""
 
     status: int
     headers: dict[str, str]
@@ -41,22 +39,35 @@ def invoke(
 ) -> InvokeResult:
     """Answer one InvokeEndpoint.
 
-    Raises:
-        ApiError: no fleet serves under this exact name, the body is too large, or the container
-            is gone.
+    It is a ValidationError if no fleet serves under this exact name, 413 for a body that is too
+    large, ServiceUnavailable if the container is gone, and a ModelError, status 424, for whatever
+    the container answers but success.
     """
-    if len(body) > MAX_BODY_BYTES:
-        raise ApiError("413", f"HTTP content length exceeded {MAX_BODY_BYTES} bytes.", 413)
     headers = {"Content-Type": content_type, "Accept": accept}
     sent = {key: value for key, value in headers.items() if value}
+    try:
+        answer, variant = _answer(endpoints, account=account, name=name, body=body, headers=sent)
+    except ApiError as error:
+        return _error(error.status, error.code, {"Message": error.message})
+    if answer.status // 100 != 2:
+        return _model_error(answer, region=region, account=account, name=name)
+    kept = {"Content-Type": answer.content_type, "x-Amzn-Invoked-Production-Variant": variant}
+    return InvokeResult(200, kept, answer.body)
+
+
+def _answer(
+    endpoints: Endpoints, *, account: str, name: str, body: bytes, headers: dict[str, str]
+) -> tuple[Answer, str]:
+    if len(body) > MAX_BODY_BYTES:
+        raise ApiError("413", f"HTTP content length exceeded {MAX_BODY_BYTES} bytes.", 413)
     with endpoints.serving(name) as found:
         if found is None:
             raise ApiError("ValidationError", f"Endpoint {name} of account {account} not found.")
         fleet, variant = found
         try:
-            answer = fleet.invoke(body, sent)
+            return fleet.invoke(body, headers), variant
         except TimeoutError:
-            answer = Answer(0, "", _TIMED_OUT.encode())
+            return Answer(0, "", _TIMED_OUT.encode()), variant
         except OSError as error:
             raise ApiError(
                 "ServiceUnavailable",
@@ -64,16 +75,6 @@ def invoke(
                 f"read its log {fleet.log}, then update the endpoint to start a new one",
                 503,
             ) from error
-    if answer.status // 100 == 2:
-        return InvokeResult(
-            200,
-            {
-                "Content-Type": answer.content_type,
-                "x-Amzn-Invoked-Production-Variant": variant,
-            },
-            answer.body,
-        )
-    return _model_error(answer, region=region, account=account, name=name)
 
 
 def _model_error(answer: Answer, *, region: str, account: str, name: str) -> InvokeResult:
@@ -85,14 +86,15 @@ def _model_error(answer: Answer, *, region: str, account: str, name: str) -> Inv
         f'Received {side} error ({answer.status}) from primary with message "{original}". '
         f"See {logs}#logEventViewer:group={group} in account {account} for more information."
     )
-    error = {
+    members = {
         "Message": message,
         "OriginalMessage": original,
         "OriginalStatusCode": answer.status,
         "LogStreamArn": f"arn:aws:logs:{region}:{account}:log-group:{group}",
     }
-    return InvokeResult(
-        424,
-        {"Content-Type": "application/json", "x-amzn-ErrorType": "ModelError"},
-        json.dumps(error).encode(),
-    )
+    return _error(424, "ModelError", members)
+
+
+def _error(status: int, code: str, members: Mapping[str, object]) -> InvokeResult:
+    headers = {"Content-Type": "application/json", "x-amzn-ErrorType": code}
+    return InvokeResult(status, headers, json.dumps(members).encode())

@@ -14,9 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from operations.emulator import sagemaker_fleet
-from operations.emulator.sagemaker import ApiError
-from tests.support.hosting import ROOT, SERVER_PYTHON, Hosting, make_packages, packed, processes_of
+from operations.emulator import Emulator, sagemaker_fleet
+from operations.emulator.sagemaker import ApiError, InvokeResult
+from tests.support.hosting import (
+    PROGRAM,
+    ROOT,
+    SERVER_PYTHON,
+    Hosting,
+    make_packages,
+    packed,
+    processes_of,
+)
 
 pytestmark = pytest.mark.emulator
 
@@ -24,6 +32,7 @@ PING_FAILED = (
     "The primary container for production variant main did not pass the ping health check. "
     "Please check CloudWatch logs for this endpoint."
 )
+NOT_FOUND = (400, "ValidationError", "Endpoint endpoint of account 000000000000 not found.")
 
 
 @pytest.fixture
@@ -45,6 +54,10 @@ def serving(hosting: Hosting) -> Hosting:
 
 def logs(hosting: Hosting) -> str:
     return "\n".join(path.read_text() for path in sorted((hosting.folder / "logs").iterdir()))
+
+
+def error_of(result: InvokeResult) -> tuple[int, str, str]:
+    return result.status, result.headers["x-amzn-ErrorType"], json.loads(result.body)["Message"]
 
 
 def test_a_roll_out_switches_real_models_without_a_failed_request(
@@ -97,8 +110,7 @@ def test_a_container_that_ends_fails_the_creation_and_says_why_in_its_log(
     assert hosting.describe()["FailureReason"] == PING_FAILED
     assert "cannot load the model: RuntimeError: the weights are torn\n" in logs(hosting)
     assert "Traceback" not in logs(hosting)
-    with pytest.raises(ApiError, match="Endpoint endpoint of account 000000000000 not found"):
-        hosting.invoke()
+    assert error_of(hosting.invoke()) == NOT_FOUND
     with pytest.raises(ApiError, match="Cannot update failed endpoint"):
         hosting.update("torn")
     hosting.call("DeleteEndpoint", EndpointName="endpoint")
@@ -161,9 +173,7 @@ def test_an_endpoint_in_progress_refuses_every_change(hosting: Hosting) -> None:
             "Cannot update in-progress endpoint "
             '"arn:aws:sagemaker:us-west-2:000000000000:endpoint/endpoint".'
         )
-    with pytest.raises(ApiError) as early:
-        hosting.invoke()
-    assert (early.value.code, early.value.status) == ("ValidationError", 400)
+    assert error_of(hosting.invoke()) == NOT_FOUND
     assert hosting.passes() == ["Creating", "InService"]
 
     hosting.call("DeleteEndpoint", EndpointName="endpoint")
@@ -232,12 +242,13 @@ def test_invocations_get_the_answers_of_the_runtime_api(
     assert error["Message"].startswith("Received server error (500) from primary with message")
 
     assert serving.invoke(bytes(6_291_456)).status == 200
-    with pytest.raises(ApiError) as large:
-        serving.invoke(bytes(6_291_457))
-    assert large.value.status == 413
-    assert "6291456 bytes" in large.value.message
-    with pytest.raises(ApiError, match="Endpoint Endpoint of account 000000000000 not found"):
-        serving.service.invoke("Endpoint", b"", None, None)
+    assert error_of(serving.invoke(bytes(6_291_457))) == (
+        413,
+        "413",
+        "HTTP content length exceeded 6291456 bytes.",
+    )
+    other_case = serving.service.invoke("Endpoint", b"", None, None)
+    assert error_of(other_case)[:2] == (400, "ValidationError")
 
     monkeypatch.setattr(sagemaker_fleet, "ANSWER_SECONDS", 0.3)
     late = json.loads(serving.invoke(b"wait for /no/such/file").body)
@@ -273,10 +284,9 @@ def test_a_request_under_way_is_answered_although_its_fleet_is_replaced(
 @pytest.mark.case("M19")
 def test_a_container_that_ended_is_named_with_its_log(serving: Hosting) -> None:
     for body in (b"end yourself", b"x"):
-        with pytest.raises(ApiError) as gone:
-            serving.invoke(body)
-        assert (gone.value.code, gone.value.status) == ("ServiceUnavailable", 503)
-        assert str(serving.folder / "logs") in gone.value.message
+        status, code, message = error_of(serving.invoke(body))
+        assert (status, code) == (503, "ServiceUnavailable")
+        assert str(serving.folder / "logs") in message
 
 
 @pytest.mark.case("M06")
@@ -347,6 +357,44 @@ def test_no_server_outlives_a_killed_owner(tmp_path: Path) -> None:
     while processes_of(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert processes_of(tmp_path) == []
+
+
+def test_boto3_meets_the_answers_and_errors_of_the_service(emulator: Emulator) -> None:
+    store, control = emulator.client("s3"), emulator.client("sagemaker")
+    runtime = emulator.client("sagemaker-runtime")
+    store.create_bucket(
+        Bucket="hosted-models", CreateBucketConfiguration={"LocationConstraint": emulator.region}
+    )
+    archive = packed({"code/inference.py": PROGRAM})
+    store.put_object(Bucket="hosted-models", Key="model.tar.gz", Body=archive)
+    control.create_model(
+        ModelName="hosted",
+        PrimaryContainer={
+            "Image": "image",
+            "ModelDataUrl": "s3://hosted-models/model.tar.gz",
+            "Environment": {"WORD": "hello"},
+        },
+    )
+    variant = {
+        "VariantName": "main",
+        "ModelName": "hosted",
+        "InstanceType": "ml.c8g.large",
+        "InitialInstanceCount": 1,
+    }
+    control.create_endpoint_config(EndpointConfigName="hosted", ProductionVariants=[variant])
+    control.create_endpoint(EndpointName="hosted", EndpointConfigName="hosted")
+    with pytest.raises(control.exceptions.ClientError, match="Cannot update in-progress endpoint"):
+        control.delete_endpoint(EndpointName="hosted")
+    control.get_waiter("endpoint_in_service").wait(EndpointName="hosted", WaiterConfig={"Delay": 1})
+    answer = runtime.invoke_endpoint(EndpointName="hosted", Body=b"x")
+    assert (answer["Body"].read(), answer["InvokedProductionVariant"]) == (b"hello", "main")
+    with pytest.raises(runtime.exceptions.ModelError) as failed:
+        runtime.invoke_endpoint(EndpointName="hosted", Body=b"fail")
+    assert failed.value.response["OriginalStatusCode"] == 500
+    with pytest.raises(runtime.exceptions.ValidationError, match="Endpoint gone of account"):
+        runtime.invoke_endpoint(EndpointName="gone", Body=b"x")
+    control.delete_endpoint(EndpointName="hosted")
+    control.get_waiter("endpoint_deleted").wait(EndpointName="hosted", WaiterConfig={"Delay": 1})
 
 
 def wait_until_gone(hosting: Hosting) -> None:
