@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -64,6 +66,8 @@ class Emulator:
         self._settle_seconds = settle_seconds
         self._server: Child | None = None
         self._url = ""
+        self._lock = threading.Lock()
+        self._session = _session()
         self.region = region
         self.log = self._run_directory / "emulator.log"
 
@@ -105,14 +109,15 @@ class Emulator:
 
     def client(self, service: str) -> Any:
         """A boto3 client of one service of the account."""
-        return boto3.session.Session().client(
-            service,
-            region_name=self.region,
-            endpoint_url=self.url,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",  # noqa: S106
-            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
-        )
+        with self._lock:  # a session makes one client at a time
+            return self._session.client(
+                service,
+                region_name=self.region,
+                endpoint_url=self.url,
+                aws_access_key_id="test",
+                aws_secret_access_key="test",  # noqa: S106
+                config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
+            )
 
     def __enter__(self) -> Self:
         """Start the server and wait until it answers.
@@ -220,3 +225,20 @@ class Emulator:
     def _tail(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join((f"; the end of {self.log}:", *lines[-_LAST_LINES:]))
+
+
+def _session() -> boto3.session.Session:
+    """A session that knows nothing of the user's profiles and files."""
+    unset = (None, None, None, None)
+    nowhere = (None, None, os.devnull, None)
+    return boto3.session.Session(
+        botocore_session=botocore.session.Session(
+            session_vars={
+                "profile": unset,
+                "use_fips_endpoint": unset,
+                "use_dualstack_endpoint": unset,
+                "config_file": nowhere,
+                "credentials_file": nowhere,
+            }
+        )
+    )

@@ -174,6 +174,20 @@ def test_a_process_sees_this_account_and_none_of_the_user(
     assert emulator.environment()["PATH"] == os.environ["PATH"]
 
 
+def test_the_user_s_own_settings_do_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "a-profile-that-does-not-exist")
+    monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    (tmp_path / "config").write_text("this is [no configuration\n")
+    with Emulator(
+        run_directory=tmp_path / "run", model_server_python=MODEL_SERVER_PYTHON
+    ) as emulator:
+        buckets = emulator.client("s3").list_buckets()["Buckets"]
+        assert [bucket["Name"] for bucket in buckets] == ["us-west-2-aws-parallelcluster"]
+
+
 def test_the_emulated_cloud_is_blind_to_the_user_s_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

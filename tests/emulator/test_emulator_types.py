@@ -78,6 +78,18 @@ def test_a_subnet_goes_where_its_zone_id_says(emulator: Emulator, stacks: Stacks
     assert found["AvailabilityZone"] == outputs(stack)["Zone"] == "us-west-2d"
 
 
+def test_the_api_takes_a_zone_id_too(emulator: Emulator, stacks: Stacks) -> None:
+    ec2 = emulator.client("ec2")
+    stack = made(stacks, {"Vpc": VPC["Vpc"]})
+    subnet = ec2.create_subnet(
+        VpcId=stacks.resource(stack, "Vpc"),
+        CidrBlock="10.7.2.0/24",
+        AvailabilityZoneId="usw2-az4",
+    )["Subnet"]
+    ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+    assert subnet["AvailabilityZone"] == "us-west-2d"
+
+
 def test_a_zone_id_of_another_region_is_refused(stacks: Stacks) -> None:
     wrong = {**VPC["Subnet"]["Properties"], "AvailabilityZoneId": "use1-az4"}
     stack = stacks.create({**VPC, "Subnet": {**VPC["Subnet"], "Properties": wrong}})
