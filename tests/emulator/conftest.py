@@ -125,12 +125,12 @@ def outputs(stack: Mapping[str, Any]) -> dict[str, str]:
 
 
 def model_archive(answer: str, *, broken: bool = False) -> bytes:
-    """A model.tar.gz whose model answers one word, or cannot be loaded."""
+    """A model.tar.gz whose model answers one word, or cannot be loaded; `crash` makes it fail."""
     load = 'raise RuntimeError("the weights are torn")' if broken else f"return {answer!r}"
     program = (
         f"def model_fn(folder):\n    {load}\n"
         "def input_fn(body, kind):\n    return body\n"
-        "def predict_fn(data, model):\n    return model\n"
+        "def predict_fn(data, model):\n    assert 'crash' not in str(data)\n    return model\n"
         "def output_fn(word, accept):\n    return word\n"
     ).encode()
     target = io.BytesIO()

@@ -198,7 +198,7 @@ def test_the_old_model_lives_until_the_new_one_serves(
     assert len(models) == 2
 
 
-def test_an_update_under_way_is_a_mutex(
+def test_an_update_under_way_is_a_mutex_and_a_model_s_error_is_told(
     emulator: Emulator, stacks: Stacks, urls: dict[str, str]
 ) -> None:
     stack = create(stacks, "mutex")
@@ -209,6 +209,16 @@ def test_an_update_under_way_is_a_mutex(
         stacks.delete(stack)
     assert stacks.settled(stack["StackId"])["StackStatus"] == "UPDATE_COMPLETE"
     assert ask(emulator, "mutex") == "one"
+
+    runtime = emulator.client("sagemaker-runtime")
+    with pytest.raises(runtime.exceptions.ModelError) as caught:
+        runtime.invoke_endpoint(EndpointName="mutex", Body=b"crash", ContentType="application/json")
+    answer = caught.value.response
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 424
+    assert answer["OriginalStatusCode"] >= 400
+    assert "AssertionError" in answer["OriginalMessage"]
+    with pytest.raises(ClientError, match="ValidationError"):
+        ask(emulator, "nobody")
 
 
 def test_an_endpoint_that_does_not_come_up_fails_the_stack_with_the_reason(

@@ -39,8 +39,8 @@ class SageMakerGateway:
             result = self._home().invoke(
                 unquote(invocation["endpoint"]),
                 body,
-                headers.get("content-type", ""),
-                headers.get("accept", ""),
+                headers.get("content-type"),
+                headers.get("accept"),
             )
             return result.status, dict(result.headers), result.body
         operation = headers.get("x-amz-target", "").rpartition(".")[2]
