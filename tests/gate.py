@@ -25,7 +25,17 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
         ("types", [APP, "-m", "mypy"]),
         (
             "types of the emulator",
-            [APP, "-m", "mypy", "--python-executable", EMULATOR, "operations/emulator/server"],
+            [
+                *(APP, "-m", "mypy", "--config-file", "operations/emulator/server/mypy.ini"),
+                *("--python-executable", EMULATOR, "-p", "operations.emulator.server"),
+            ],
+        ),
+        (
+            "types of the training code",
+            [
+                *(APP, "-m", "mypy", "--config-file", "training/mypy.ini"),
+                *("--python-executable", TRAINING, "-p", "training"),
+            ],
         ),
         ("unit tests", [APP, "-m", "pytest", "-q", "tests/unit"]),
     ),
@@ -60,7 +70,7 @@ def main() -> int:
     print(f"\ngate: {time.monotonic() - start:.0f} s")
     for outcome in outcomes:
         verdict = "ok" if outcome.status == 0 else "FAILED"
-        print(f"  {outcome.title:<24} {verdict:<7} {outcome.seconds:6.1f} s  {outcome.tests}")
+        print(f"  {outcome.title:<26} {verdict:<7} {outcome.seconds:6.1f} s  {outcome.tests}")
     failed = [outcome.title for outcome in outcomes if outcome.status != 0]
     print(f"failed: {', '.join(failed)}" if failed else "all passed")
     return 1 if failed else 0

@@ -78,8 +78,6 @@ def _emulator(progress: Progress, folder: Path, region: str) -> Iterator[Emulato
         yield emulator
     finally:
         emulator.close()
-        # Unpacked models; the logs beside them stay.
-        shutil.rmtree(folder / "emulator" / "fleets", ignore_errors=True)
 
 
 @contextmanager
