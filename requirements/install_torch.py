@@ -63,7 +63,7 @@ def would_install(python: str, requirement: str, index: list[str]) -> list[str]:
 
 
 def install(python: str) -> str:
-    """Install torch alone (the lock brings the rest), and say what was done.
+    """Install torch with what it needs (the lock then sets those versions), and say what was done.
 
     Raises:
         Refusal: pip fails, or would bring a CUDA build that nobody asked for.
@@ -83,7 +83,7 @@ def install(python: str) -> str:
                 f"{cuda[0]}; set TORCH_INDEX_URL={CPU_INDEX} for a processor, or to the index of "
                 "the CUDA build that you want"
             )
-    command = [python, "-m", "pip", "install", "--quiet", "--no-deps", *index, requirement]
+    command = [python, "-m", "pip", "install", "--quiet", *index, requirement]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Refusal(f"pip failed: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}")

@@ -25,7 +25,7 @@ def run(action: Callable[[], None], *, stopped: str = "stopped by Ctrl-C") -> in
     """
     try:
         action()
-    except InputError as error:
+    except (InputError, OSError) as error:  # OSError: a full disk, a folder that went away
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr)
         return 2

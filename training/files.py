@@ -75,6 +75,7 @@ def staged_folder(output: Path, *, holds: str) -> Iterator[Path]:
     Raises:
         InputError: `output` is in use, or cannot be made.
     """
+    output = output.resolve()
     staging = output.parent / f".{output.name}.{os.getpid()}"
     try:
         if output.exists() and (not output.is_dir() or any(output.iterdir())):

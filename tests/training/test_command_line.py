@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
@@ -167,4 +168,31 @@ def test_ctrl_c_ends_a_run_with_one_line_and_leaves_nothing(
         _, error = run.communicate(timeout=60)
     assert run.returncode == 130
     assert error == "stopped by Ctrl-C; nothing was written\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_folder_may_take_the_model(
+    encoder: Path, tweets: Path, tmp_path: Path, run_arguments: Any
+) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    assert sentiment.main(run_arguments(encoder, tweets, output, "--max-steps", "1")) == 0
+    assert (output / "model.safetensors").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_full_disk_is_one_line(
+    encoder: Path,
+    tweets: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    run_arguments: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("training.roberta_sentiment.model.save", fail)
+    arguments = run_arguments(encoder, tweets, tmp_path / "out", "--max-steps", "1")
+    assert "No space left on device" in refusal(sentiment.main, arguments, capsys)
     assert list(tmp_path.iterdir()) == []

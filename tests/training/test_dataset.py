@@ -71,7 +71,15 @@ def test_another_file_is_named_by_its_content_not_as_vaders(tweets: Path) -> Non
 
 @pytest.mark.parametrize(
     "line",
-    ["no tabs here", "1\tmuch\ttext", "1\t7.5\ttext", "1\t2.0\t ", "x\t1.0\ttext", "1\tnan\ta"],
+    [
+        "no tabs here",
+        "1\tmuch\ttext",
+        "1\t4.1\ttext",
+        "1\t-4.1\ttext",
+        "1\t2.0\t ",
+        "x\t1.0\ttext",
+        "1\tnan\ta",
+    ],
 )
 def test_a_garbled_line_is_told_with_its_number(tweets: Path, tmp_path: Path, line: str) -> None:
     path = tmp_path / "garbled.txt"

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from training.backend import choose_backend
 from training.command import InputError
 from training.files import check_schema
 from training.roberta_sentiment import model as classifier
-from training.roberta_sentiment.batches import encode
+from training.roberta_sentiment.batches import Encoded, encode
 from training.roberta_sentiment.cli import main
 from training.roberta_sentiment.dataset import LABELS, read_dataset
 from training.roberta_sentiment.loop import Plan, Progress, class_weights, schedule, train
@@ -92,6 +93,40 @@ def test_a_compiled_model_learns_the_same(
 def test_a_loss_that_is_not_a_number_ends_the_run_with_advice(encoder: Path, tweets: Path) -> None:
     with pytest.raises(InputError, match=r"loss is nan at step \d+; try a lower --learning-rate"):
         run_loop(encoder, tweets, learning_rate=1e30)
+
+
+def test_the_loss_is_the_weighted_mean_over_the_whole_batch() -> None:
+    logits = torch.tensor([[2.0, 0.5, -1.0]])
+
+    class Fixed(torch.nn.Module):
+        """Answers the same whatever it is asked."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.logits = torch.nn.Parameter(logits.clone())
+
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+            return SimpleNamespace(logits=self.logits.expand(len(input_ids), 3))
+
+    labels = [0, 0, 0, 0, 1, 2]
+    weights = (0.5, 3.0, 2.0)
+    plan = Plan(
+        steps=1,
+        batch_size=6,
+        learning_rate=0.1,
+        seed=0,
+        class_weights=weights,
+        compile=False,
+        optimizer="adamw",
+    )
+    seen: list[Progress] = []
+    examples = [Encoded((1,), label) for label in labels]
+    backend = choose_backend("fp32")
+    train(Fixed(), examples, plan=plan, backend=backend, pad=0, report=seen.append)
+    expected = torch.nn.functional.cross_entropy(
+        logits.expand(6, 3), torch.tensor(labels), weight=torch.tensor(weights)
+    )
+    assert seen[0].loss == pytest.approx(expected.item(), rel=1e-6)
 
 
 def test_the_learning_rate_rises_then_falls_to_almost_nothing() -> None:

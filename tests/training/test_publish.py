@@ -52,6 +52,7 @@ class Facts:
             "Key": self.key,
             "Body": ANY,
             "ContentType": "application/gzip",
+            "ChecksumAlgorithm": "SHA256",
             "ChecksumSHA256": self.checksum,
             "IfNoneMatch": "*",
         }

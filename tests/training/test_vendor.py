@@ -143,6 +143,12 @@ def test_vendored_packages_lie_under_their_tag_and_set_what_the_image_needs(
     assert manifest["requires"] == {"torch": "2.7", "python": "3.12"}
 
 
+def test_a_wheel_cannot_write_outside_its_folder(wheels: Path, tmp_path: Path) -> None:
+    (folder,) = wheels.iterdir()
+    vendor.unpack(folder, into=tmp_path / "deep" / "in")
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["in"]
+
+
 def test_packing_vendored_packages_is_repeatable(
     request_for: Any, wheels: Path, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from training.command import InputError
 
 PROBE = Path(__file__).with_name("probe.py")
 SECONDS = 300
+KEPT = ("PATH", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,9 @@ def ask(archive: Path, texts: Sequence[str]) -> list[Answer]:
         base = Path(folder)
         request, answer = base / "request", base / "answer"
         request.write_text(json.dumps(list(texts)))
-        environment = {
-            "PATH": os.environ.get("PATH", ""),
+        # Of the caller's environment, only what finds programs and libraries.
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        environment = kept | {
             "LANG": "C.UTF-8",
             "HOME": folder,
             "TMPDIR": folder,

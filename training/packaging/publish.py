@@ -130,6 +130,7 @@ def _put_archive(s3: Any, archive: Path, *, bucket: str, key: str, digest: str) 
                     Key=key,
                     Body=body,
                     ContentType="application/gzip",
+                    ChecksumAlgorithm="SHA256",
                     ChecksumSHA256=_checksum(digest),
                     IfNoneMatch="*",
                 )

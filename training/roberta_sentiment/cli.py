@@ -20,6 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
         # Read when the libraries are imported, so set before that.
         os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        # Waiting threads that spin take the cores of those that work, where others use them too.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         if source.local:
             os.environ["HF_HUB_OFFLINE"] = "1"
         with staged_folder(settings.output, holds="model") as folder:
