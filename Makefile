@@ -60,7 +60,7 @@ snapshots: setup
 
 node_modules/.ready: package.json package-lock.json
 	@echo "set-up: node_modules (the CDK CLI)"
-	@npm ci --no-audit --no-fund --loglevel=error >/dev/null
+	@npm ci --no-audit --no-fund --no-update-notifier --loglevel=error >/dev/null
 	@touch $@
 
 $(TWEETS): .venv-training/.ready
