@@ -23,7 +23,8 @@ preflight:
 setup: preflight
 	@$(MAKE) --no-print-directory -j2 environments
 
-environments: .venv/.ready .venv-emulator/.ready .venv-training/.ready node_modules/.ready $(TWEETS)
+environments: .venv/.ready .venv-emulator/.ready .venv-training/.ready node_modules/.ready \
+	$(TWEETS) .cache/.serving-wheels
 
 rehearse: setup
 	@exec .venv/bin/ultracluster rehearse --exit-with-parent
@@ -66,6 +67,11 @@ node_modules/.ready: package.json package-lock.json
 $(TWEETS): .venv-training/.ready
 	@echo "set-up: $(TWEETS) (4,200 rated tweets)"
 	@.venv-training/bin/python -m training.roberta_sentiment.tweets --output $@
+
+.cache/.serving-wheels: .venv-training/.ready training/packaging/serving-requirements.txt
+	@echo "set-up: .cache/serving-wheels (what a model needs on Graviton)"
+	@.venv-training/bin/python -m training.packaging fetch --serving-platform cp312-aarch64
+	@touch $@
 
 lock:
 	@requirements/lock.sh "$(PYTHON)"

@@ -12,7 +12,7 @@ for name in app emulator training; do
     fi
     $pip install -r "$name.in"
     # The local label (+cpu) names a build, not a version.
-    $pip freeze | sed 's/+cpu$//' >"$scratch/$name.txt"
+    $pip freeze --all | grep -v "^pip==" | sed 's/+cpu$//' >"$scratch/$name.txt"
     mv "$scratch/$name.txt" "$name.txt"
     echo "renewed $name.txt"
 done

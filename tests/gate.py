@@ -34,7 +34,7 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
             "types of the training code",
             [
                 *(APP, "-m", "mypy", "--config-file", "training/mypy.ini"),
-                *("--python-executable", TRAINING, "-p", "training"),
+                *("--python-executable", TRAINING, "training", "tests/training"),
             ],
         ),
         ("unit tests", [APP, "-m", "pytest", "-q", "tests/unit"]),

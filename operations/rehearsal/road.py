@@ -71,7 +71,10 @@ class Recipe:
     package: tuple[str, ...] = ()
 
 
-FULL = Recipe(first=("--max-steps", "25"), second=("--epochs", "1"))
+FULL = Recipe(
+    first=("--max-steps", "25", "--learning-rate", "3e-4"),
+    second=("--epochs", "1"),
+)
 
 
 def travel(
@@ -185,7 +188,9 @@ def summarize(report: Report, *, show: Callable[[str], None]) -> None:
     rows = dict(next(iter(report.results.values()))["baselines"]) if report.results else {}
     rows |= {f"{name} model": results["metrics"] for name, results in report.results.items()}
     for name, metrics in rows.items():
-        show(f"  {name.replace('_', ' '):<34} {metrics['accuracy']:9.3f} {metrics['macro_f1']:9.3f}")
+        show(
+            f"  {name.replace('_', ' '):<34} {metrics['accuracy']:9.3f} {metrics['macro_f1']:9.3f}"
+        )
     show("\nRoll-outs")
     for rollout in report.rollouts:
         reason = "" if rollout.verdict == "serving" else f"  {rollout.reason}"
