@@ -7,25 +7,29 @@ from typing import Any
 from training.command import InputError, first_line
 from training.packaging.load_check import Answer
 
-ALWAYS = "Covid cases are increasing fast!"
 TEXTS = (
-    ALWAYS,
+    "Covid cases are increasing fast!",
     "I love this so much, thank you!",
     "What a beautiful morning :)",
     "This is the worst service I have ever had.",
     "My flight was cancelled again and nobody helps.",
     "The meeting starts at nine.",
 )
-# Another processor rounds otherwise; a label that hangs on the last digits proves nothing.
-SURE = 0.5
+# Another processor rounds otherwise, bf16 above all: a near tie would roll a good model back.
+# At 0.6 the next label has 0.4 at most.
+SURE = 0.6
 
 
 def smoke_list(answers: Sequence[Answer]) -> list[dict[str, str]]:
-    """The smoke part of a manifest, from the answers to TEXTS: those that the model is sure of."""
+    """The smoke part of a manifest, from the answers to TEXTS.
+
+    Those that the model is sure of, or the surest one where there is none.
+    """
+    least = min(SURE, max(answer.score for answer in answers))
     return [
         {"text": text, "label": answer.label}
         for text, answer in zip(TEXTS, answers, strict=True)
-        if text == ALWAYS or answer.score > SURE
+        if answer.score >= least
     ]
 
 
