@@ -76,6 +76,9 @@ def _emulator(progress: Progress, folder: Path, region: str) -> Iterator[Emulato
         step.note = emulator.url
     try:
         yield emulator
+    except (StepFailed, BotoCoreError, ClientError):
+        _ = emulator.url  # raises where the account has died, which explains the failure
+        raise
     finally:
         emulator.close()
 
