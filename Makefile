@@ -34,10 +34,11 @@ test: setup
 snapshots: setup
 	@.venv/bin/python -m pytest -q tests/unit/test_snapshots.py --renew-snapshots
 
-.venv/.ready: requirements/app.txt requirements/node.txt pyproject.toml
+.venv/.ready: requirements/app.txt requirements/app-no-deps.txt requirements/node.txt pyproject.toml
 	@echo "set-up: .venv (CDK, lint, tests)"
 	@"$(PYTHON)" -m venv --clear .venv
 	@.venv/bin/python $(PIP) install -r requirements/app.txt
+	@.venv/bin/python $(PIP) install --no-deps -r requirements/app-no-deps.txt
 	@.venv/bin/python $(PIP) install --no-deps -e .
 	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 22 ? 0 : 1)' \
 		|| exit 0; .venv/bin/python $(PIP) install -r requirements/node.txt
