@@ -35,7 +35,7 @@ class ClusterStack(Stack):
             name=settings.prefix,
             region=settings.aws.region,
             os=settings.cluster.os,
-            head_node=settings.cluster.head_node,
+            head_node=settings.cluster.head_node.instance_type,
             queues=[
                 SlurmQueue(
                     name=queue.name,
