@@ -1,7 +1,13 @@
 """The settings of one environment, read from `config/<environment>.toml`."""
 
 from ultracluster.settings.cluster import Accounting, Cluster, HeadNode, LoginNodes
-from ultracluster.settings.load import DEFAULT_ENVIRONMENT, SettingsError, load_settings
+from ultracluster.settings.load import (
+    DEFAULT_ENVIRONMENT,
+    SettingsError,
+    listed,
+    load_settings,
+    read_draft,
+)
 from ultracluster.settings.model import Aws, Settings
 from ultracluster.settings.network import ImportedVpc, Network
 from ultracluster.settings.queues import Queue, Reservation
@@ -27,5 +33,7 @@ __all__ = [
     "Reservation",
     "Settings",
     "SettingsError",
+    "listed",
     "load_settings",
+    "read_draft",
 ]

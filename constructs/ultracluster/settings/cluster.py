@@ -56,13 +56,13 @@ class Cluster(Section):
 
     version: str = "3.16.1"
     """ParallelCluster version; a running cluster never changes it."""
-    os: Os = "ubuntu2204"
+    os: Os = "ubuntu2404"
     """Operating system of every node."""
     custom_ami: str | None = Field(default=None, pattern=r"^ami-([0-9a-f]{8}|[0-9a-f]{17})$")
     """Own image with Neuron installed: boot then only proves the node. Required without NAT."""
-    neuron: str = "2.31.1"
+    neuron: str = "2.28.1"
     """Neuron release of the nodes, a row of the catalog."""
-    bootstrap_minutes: int = Field(default=35, ge=15, le=60)
+    bootstrap_minutes: int = Field(default=35, ge=15)
     """Time for a node to become ready; all of creation must stay under CloudFormation's hour."""
     scaledown_minutes: int = Field(default=10, ge=1)
     """Idle time after which Slurm gives a node back."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,8 +21,35 @@ class SettingsError(Exception):
     """Settings that cannot be used; `str()` lists every problem, one a line."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A settings file as far as it can be read.
+
+    Attributes:
+        path: the file.
+        settings: all that is well formed, or None where too much is missing to tell more.
+        problems: every mistake of form, one a line.
+    """
+
+    path: Path
+    settings: Settings | None
+    problems: tuple[str, ...]
+
+
 def load_settings(environment: str, directory: Path) -> Settings:
-    """Read and check one settings file.
+    """Read one settings file; `read_draft` says which.
+
+    Raises:
+        SettingsError: the file is missing, is not TOML, or breaks the schema; all problems at once.
+    """
+    draft = read_draft(environment, directory)
+    if draft.problems or draft.settings is None:
+        raise SettingsError(listed(draft.path, draft.problems))
+    return draft.settings
+
+
+def read_draft(environment: str, directory: Path) -> Draft:
+    """Read one settings file, mistakes and all.
 
     Args:
         environment: `NAME` or `FOLDER/NAME` of a file in the directory, or the path of a `.toml`
@@ -29,9 +57,9 @@ def load_settings(environment: str, directory: Path) -> Settings:
         directory: the folder `config`.
 
     Raises:
-        SettingsError: the file is missing, is not TOML, or breaks the schema; all problems at once.
+        SettingsError: the file is missing or is not TOML.
     """
-    path = settings_path(environment, directory)
+    path = _path_of(environment, directory)
     if not path.is_file():
         names = (file.relative_to(directory) for file in directory.rglob("*.toml"))
         known = ", ".join(sorted(str(name.with_suffix("")) for name in names)) or "none"
@@ -39,23 +67,45 @@ def load_settings(environment: str, directory: Path) -> Settings:
             f"no settings for environment {environment!r}: {path} does not exist; "
             f"environments here: {known}; choose one with `-c environment=NAME`"
         )
-    values = read_toml(path)
+    values = {"environment": path.stem, **_read_toml(path)}
     try:
-        return Settings.model_validate({"environment": path.stem, **values})
+        return Draft(path=path, settings=Settings.model_validate(values), problems=())
     except ValidationError as error:
-        problems = list(_problems(error))
-        lines = "\n".join(f"  {line}" for line in problems)
-        raise SettingsError(f"{path}: {len(problems)} problem(s)\n{lines}") from None
+        problems = tuple(_problems(error))
+        for item in error.errors():
+            _drop(values, item["loc"])
+    try:
+        rest = Settings.model_validate(values)
+    except ValidationError:
+        rest = None
+    return Draft(path=path, settings=rest, problems=problems)
 
 
-def settings_path(environment: str, directory: Path) -> Path:
+def listed(path: Path, problems: Sequence[str]) -> str:
+    """The problems of a file, one a line."""
+    lines = "\n".join(f"  {line}" for line in problems)
+    return f"{path}: {len(problems)} problem(s)\n{lines}"
+
+
+def _drop(values: Any, location: tuple[int | str, ...]) -> None:
+    """Take one value out, so that the rest can be judged."""
+    for part in location[:-1]:
+        try:
+            values = values[part]
+        except (KeyError, IndexError, TypeError):
+            return
+    if isinstance(values, dict):
+        values.pop(location[-1], None)
+
+
+def _path_of(environment: str, directory: Path) -> Path:
     """The file of an environment."""
     if environment.endswith(".toml"):
         return Path(environment).absolute()
     return directory / f"{environment}.toml"
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, Any]:
     """A TOML file, refused where a key stands twice.
 
     Raises:
@@ -91,7 +141,7 @@ def _problems(error: ValidationError) -> Iterator[str]:
             yield f"{path}: missing; add it"
         else:
             message = item["msg"][0].lower() + item["msg"][1:]
-            yield f"{path}: got {item['input']!r}; {message}"
+            yield f"{path}: got {item['input']!r}; {message}{_meaning(item['loc'])}"
 
 
 def _inside(location: tuple[int | str, ...], outer: tuple[int | str, ...]) -> bool:
@@ -105,12 +155,23 @@ def _path(location: tuple[int | str, ...]) -> str:
     return text.removeprefix(".")
 
 
-def _nearest(location: tuple[int | str, ...]) -> str:
+def _meaning(location: tuple[int | str, ...]) -> str:
+    """What the option is, in its own words."""
+    names = tuple(part for part in location if isinstance(part, str))
+    field = _section_of(names).model_fields.get(names[-1]) if names else None
+    return f": {field.description}" if field and field.description else ""
+
+
+def _section_of(location: tuple[int | str, ...]) -> type[BaseModel]:
     section: type[BaseModel] = Settings
     for part in location[:-1]:
-        if isinstance(part, str):
+        if isinstance(part, str) and part in section.model_fields:
             section = section_in(section.model_fields[part].annotation) or section
-    known = list(section.model_fields)
+    return section
+
+
+def _nearest(location: tuple[int | str, ...]) -> str:
+    known = list(_section_of(location).model_fields)
     close = difflib.get_close_matches(str(location[-1]), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; allowed: {', '.join(known)}"
 

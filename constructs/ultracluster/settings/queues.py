@@ -50,5 +50,5 @@ class Queue(Section):
     """One cluster placement group; unset is on with EFA where no reservation is named."""
     az_ids: tuple[AzId, ...] = Field(default=(), strict=False)
     """Zones of the nodes; empty is the accelerator's. EFA allows one."""
-    root_volume_gib: int = Field(default=200, ge=50, le=16384)
-    """GiB of each node's root volume; training data belongs to /fsx."""
+    root_volume_gib: int = Field(default=512, ge=50, le=16384)
+    """GiB of each node's root volume; Neuron's guides ask for 512."""
