@@ -13,7 +13,7 @@ from stacks.storage import StorageStack
 from ultracluster.catalog import ServingImage
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
-from ultracluster.retention import removal_policy
+from ultracluster.retention import log_retention, removal_policy
 from ultracluster.settings import Settings
 
 
@@ -50,6 +50,7 @@ class DeliveryStack(Stack):
             ),
             poll_seconds=settings.delivery.poll_seconds,
             removal_policy=removal_policy(settings),
+            log_retention=log_retention(settings),
         )
         CfnOutput(self, "StateMachineArn", value=self.delivery.state_machine.state_machine_arn)
         CfnOutput(self, "NoticesTopicArn", value=self.delivery.topic.topic_arn)

@@ -7,6 +7,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from ultracluster.reasons import accept
+
 NONCURRENT_DAYS = 30
 
 
@@ -46,6 +48,12 @@ class PrivateBucket(s3.Bucket):
                     noncurrent_version_expiration=Duration.days(noncurrent_days),
                 )
             ],
+        )
+        accept(
+            self,
+            "AwsSolutions-S1",
+            "access logs would be written on while the bucket is emptied; CloudTrail data events "
+            "record the same without a bucket of their own",
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from ultracluster.settings.model import Settings
 
@@ -72,7 +73,7 @@ def read_draft(environment: str, directory: Path) -> Draft:
         return Draft(path=path, settings=Settings.model_validate(values), problems=())
     except ValidationError as error:
         problems = tuple(_problems(error))
-        for item in error.errors():
+        for item in _mistakes(error):
             _drop(values, item["loc"])
     try:
         rest = Settings.model_validate(values)
@@ -129,11 +130,16 @@ def _other_format(text: str) -> str:
     return ""
 
 
-def _problems(error: ValidationError) -> Iterator[str]:
+def _mistakes(error: ValidationError) -> Iterator[ErrorDetails]:
     items = error.errors(include_url=False)
     for item in items:
-        if any(_inside(other["loc"], item["loc"]) for other in items):
-            continue  # a list is short only because its items were refused
+        # A list is short only because its items were refused.
+        if not any(_inside(other["loc"], item["loc"]) for other in items):
+            yield item
+
+
+def _problems(error: ValidationError) -> Iterator[str]:
+    for item in _mistakes(error):
         path = _path(item["loc"])
         if item["type"] == "extra_forbidden":
             yield f"{path}: unknown key{_nearest(item['loc'])}"
@@ -159,7 +165,10 @@ def _meaning(location: tuple[int | str, ...]) -> str:
     """What the option is, in its own words."""
     names = tuple(part for part in location if isinstance(part, str))
     field = _section_of(names).model_fields.get(names[-1]) if names else None
-    return f": {field.description}" if field and field.description else ""
+    if field is None or field.description is None:
+        return ""
+    text = field.description.removesuffix(".")
+    return ": " + (text if text[1].isupper() else text[0].lower() + text[1:])
 
 
 def _section_of(location: tuple[int | str, ...]) -> type[BaseModel]:
