@@ -5,8 +5,7 @@ systems. What an emulator cannot know comes from the snapshots of AWS's answers 
 instance types, and in which zones they are offered.
 """
 
-# mypy: disable-error-code="import-not-found,misc"
-# ParallelCluster is in the emulator's environment only.
+# mypy: disable-error-code="misc"
 
 from __future__ import annotations
 
