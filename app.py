@@ -18,6 +18,7 @@ try:
     from stacks.monitoring import MonitoringStack
     from stacks.network import NetworkStack
     from stacks.storage import StorageStack
+    from ultracluster.alarms import ENVIRONMENT_TAG
     from ultracluster.environment import load_environment
     from ultracluster.images import aws_image, parse_image
     from ultracluster.rules import Level, Problem
@@ -110,7 +111,7 @@ def build_app(
 
 def _mark(app: cdk.App, settings: Settings) -> None:
     """Tags on everything, and a boundary on every role."""
-    for key, value in (*settings.tags.items(), ("ultracluster:environment", settings.prefix)):
+    for key, value in (*settings.tags.items(), (ENVIRONMENT_TAG, settings.prefix)):
         cdk.Tags.of(app).add(key, value)
     boundary = settings.aws.permissions_boundary
     if boundary is not None:

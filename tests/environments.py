@@ -37,7 +37,7 @@ class Synthesized:
     @property
     def prefix(self) -> str:
         """What stack names start with."""
-        return f"ultracluster-{self.name.rsplit('/', 1)[-1]}"
+        return f"ultracluster-{self.name.rsplit('/', 1)[-1].removesuffix('.toml')}"
 
     def metadata(self, kind: str) -> Iterator[tuple[str, Any]]:
         """Path and data of every metadata entry of a kind."""
@@ -75,12 +75,11 @@ def synthesize(name: str, folder: Path) -> Synthesized:
     except RuntimeError as error:
         if "ValidationFailed" not in str(error):
             raise
-    prefix = f"ultracluster-{name.rsplit('/', 1)[-1].removesuffix('.toml')}-"
     return Synthesized(
         name=name,
         folder=folder,
         templates={
-            path.name.removesuffix(".template.json").removeprefix(prefix): json.loads(
+            path.name.removesuffix(".template.json").rsplit("-", 1)[-1]: json.loads(
                 path.read_text()
             )
             for path in sorted(folder.glob("*.template.json"))

@@ -340,6 +340,7 @@ def warnings(folder: Path, **parts: str) -> str:
             "name: got 'a{70}'",
             marks=pytest.mark.case("P09"),
         ),
+        ({"more": "[monitoring]\nmonthly_budget_usd = 9\n"}, "monitoring.email: missing; monthly"),
         ({"top": 'tags = {"aws:x" = "1"}\n'}, "tags.aws:x: got a reserved prefix"),
         ({"top": f'tags = {{long = "{"v" * 257}"}}\n'}, "values at most 256"),
         (

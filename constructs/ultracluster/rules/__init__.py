@@ -51,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     text.counts_are_numbers,
     serving.endpoint_is_graviton,
     serving.serving_image,
+    serving.budget_has_a_reader,
 )
 
 __all__ = ["RULES", "Level", "Problem", "Rule", "findings"]

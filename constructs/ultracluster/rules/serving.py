@@ -46,3 +46,10 @@ def serving_image(settings: Settings, catalog: Catalog) -> Problems:
             "endpoint.image",
             f"got an image of {parsed.region}; the endpoint pulls from {region}: copy it there",
         )
+
+
+def budget_has_a_reader(settings: Settings, catalog: Catalog) -> Problems:
+    """A budget without an address tells nobody."""
+    monitoring = settings.monitoring
+    if monitoring.monthly_budget_usd is not None and monitoring.email is None:
+        yield Problem("monitoring.email", "missing; monthly_budget_usd needs someone to tell")
