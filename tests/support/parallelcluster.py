@@ -106,7 +106,7 @@ def zone_name(az_id: str) -> str:
 
 def findings(name: str, configuration: dict[str, Any], given: World) -> list[tuple[str, str, str]]:
     """Level, validator and message of each finding; raises what the schema refuses."""
-    _connect(given)
+    connect(given)
     cluster = ClusterSchema(cluster_name=name).load(copy.deepcopy(configuration))
     return [
         (one.level.name, one.validator_type, one.message)
@@ -116,7 +116,7 @@ def findings(name: str, configuration: dict[str, Any], given: World) -> list[tup
 
 def refused_changes(old: dict[str, Any], new: dict[str, Any], given: World) -> list[str]:
     """Changes that a running cluster does not take, each with its path."""
-    _connect(given)
+    connect(given)
     allowed, rows = ConfigPatch(
         _Running("LoginNodes" in old), copy.deepcopy(old), copy.deepcopy(new)
     ).check()
@@ -161,7 +161,8 @@ def _rules(given: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def _connect(given: World) -> None:
+def connect(given: World) -> None:
+    """Have ParallelCluster ask this world instead of AWS."""
     Cache.clear_all()
     api = AWSApi()
     api._ec2 = _Ec2(given)
