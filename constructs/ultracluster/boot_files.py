@@ -16,6 +16,7 @@ from ultracluster.catalog import Catalog
 from ultracluster.cluster_configuration import BootActions
 from ultracluster.custom_function import CustomFunction
 from ultracluster.model_bucket import PrivateBucket
+from ultracluster.reasons import accept
 from ultracluster.settings import Settings
 
 SCRIPTS = Path(__file__).parent / "boot"
@@ -63,8 +64,15 @@ class BootFiles(Construct):
             handler="boot_files.handler.handler",
             timeout=Duration.minutes(1),
         )
-        scripts.grant_read(function)
-        self.bucket.grant_put(function, "boot/*")
+        archive = scripts.bucket.arn_for_objects(scripts.s3_object_key)
+        function.allow(["s3:GetObject"], [archive])
+        function.allow(["s3:PutObject"], [self.bucket.arn_for_objects("boot/*")])
+        accept(
+            self,
+            "AwsSolutions-IAM5",
+            "keys of boot files hold digests; each is below the prefix",
+            "Resource::.../boot/*",
+        )
         self.resource = CustomResource(
             self,
             "Files",

@@ -11,6 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from ultracluster.custom_function import CustomFunction
+from ultracluster.reasons import accept
 
 _POLL_SECONDS = 20
 
@@ -58,8 +59,15 @@ class ClusterGuard(Construct):
         )
         function.allow(["cloudformation:DescribeStacks"], [own_name])
         function.allow(["cloudformation:DescribeStackResource"], [stack.stack_id])
-        # EC2 has no right to describe certain instances or interfaces alone.
         function.allow(["ec2:DescribeInstances", "ec2:DescribeNetworkInterfaces"], ["*"])
+        accept(
+            self,
+            "AwsSolutions-IAM5",
+            "EC2 has no right to describe certain instances alone; CloudFormation makes up the last "
+            "part of a stack's ARN",
+            "Resource::*",
+            f"Resource::...:stack/{cluster}/*",
+        )
         # Apart from the role's other rights, on which the function depends: no circle.
         calls = iam.Policy(
             self,

@@ -13,6 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from ultracluster.reasons import accept
 from ultracluster.settings import Settings
 
 _PATH = "/parallelcluster/"
@@ -49,6 +50,20 @@ class ClusterPolicies(Construct):
             [*everywhere, *self._policy("Login", [read_boot])] if _has_login(settings) else []
         )
         self.compute_nodes = [*everywhere, *self._policy("Publish", _key_of(models))]
+        accept(
+            self,
+            "AwsSolutions-IAM5",
+            "keys of boot files hold digests; each is below the prefix",
+            "Resource::.../boot/*",
+        )
+        if images:
+            accept(
+                self,
+                "AwsSolutions-IAM5",
+                "people choose their images, and ECR's token is for the whole registry",
+                "Resource::...:repository/*",
+                "Resource::*",
+            )
         self.provider = self._policy("Provider", [read_boot, *_secrets(settings)], path=None)
 
     def _policy(

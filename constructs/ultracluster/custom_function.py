@@ -11,6 +11,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from ultracluster.reasons import accept
+
 _NOT_ASSETS = ["**/__pycache__", "**/*.pyc", "**/.*"]
 
 
@@ -61,6 +63,11 @@ class CustomFunction(lambda_.Function):
             environment=environment,
             recursive_loop=recursive_loop,
             log_group=log_group,
+        )
+        accept(
+            self,
+            "AwsSolutions-L1",
+            "tested with this Python, which Lambda supports for years; the newest brings nothing",
         )
 
     def allow(self, actions: list[str], resources: list[str]) -> None:
