@@ -11,23 +11,26 @@ import pytest
 
 from boot_files import handler as boot
 from tests.unit.lambdas.cloudformation import answers, only, request
+from tests.unit.lambdas.fakes import FakeS3
 
 
-class S3:
+class S3(FakeS3):
+    """Checks each request against botocore's model."""
+
     def __init__(self) -> None:
+        super().__init__()
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as members:
             members.writestr("boot.sh", "entry")
             members.writestr("node.sh", "node")
-        self.objects = {("assets", "hash.zip"): archive.getvalue()}
-        self.puts: list[str] = []
+        self.store("assets", "hash.zip", archive.getvalue())
 
-    def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:
-        return {"Body": io.BytesIO(self.objects[Bucket, Key])}
+    @property
+    def puts(self) -> list[str]:
+        return [request["Key"] for name, request in self.calls if name == "PutObject"]
 
-    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:
-        self.puts.append(Key)
-        self.objects[Bucket, Key] = Body
+    def body(self, key: str) -> bytes:
+        return self.objects["boot", key].body
 
 
 PROPERTIES = {
@@ -52,14 +55,15 @@ def ask(kind: str, properties: dict[str, Any] = PROPERTIES, **rest: str) -> dict
     return only(received)
 
 
+@pytest.mark.case("L05")
 @pytest.mark.parametrize("kind", ["Create", "Update"])
 def test_a_release_is_whole_before_it_is_the_current_one(s3: S3, kind: str) -> None:
     answer = ask(kind)
     assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "boot-files/boot")
-    assert s3.objects["boot", "boot/boot.sh"] == s3.objects["boot", "boot/r1/boot.sh"] == b"entry"
-    assert s3.objects["boot", "boot/r1/scripts.zip"] == s3.objects["assets", "hash.zip"]
-    assert s3.objects["boot", "boot/platform.json"] == b'{"price": 21.5}'
-    assert s3.objects["boot", "boot/current"] == b"r1"
+    assert s3.body("boot/boot.sh") == s3.body("boot/r1/boot.sh") == b"entry"
+    assert s3.body("boot/r1/scripts.zip") == s3.objects["assets", "hash.zip"].body
+    assert s3.body("boot/platform.json") == b'{"price": 21.5}'
+    assert s3.body("boot/current") == b"r1"
     assert s3.puts[-1] == "boot/current"
 
 
@@ -68,7 +72,7 @@ def test_an_older_release_stays_for_a_roll_back(s3: S3) -> None:
     answer = ask("Update", PROPERTIES | {"Release": "r2"}, PhysicalResourceId="boot-files/boot")
     assert answer["PhysicalResourceId"] == "boot-files/boot"
     assert ("boot", "boot/r1/scripts.zip") in s3.objects
-    assert s3.objects["boot", "boot/current"] == b"r2"
+    assert s3.body("boot/current") == b"r2"
 
 
 def test_the_end_touches_nothing(s3: S3) -> None:
@@ -80,5 +84,5 @@ def test_the_end_touches_nothing(s3: S3) -> None:
 def test_a_missing_archive_is_one_failed_answer(s3: S3) -> None:
     answer = ask("Create", PROPERTIES | {"Source": {"Bucket": "assets", "Key": "gone.zip"}})
     assert answer["Status"] == "FAILED"
-    assert "gone.zip" in answer["Reason"]
+    assert "NoSuchKey" in answer["Reason"]
     assert s3.puts == []

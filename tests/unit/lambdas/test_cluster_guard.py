@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,16 @@ PROPERTIES = {
 FUNCTION = "arn:aws:lambda:us-west-2:111122223333:function:guard"
 
 
+@functools.cache
+def _client(service: str, region: str) -> Any:
+    return boto3.client(
+        service,
+        region_name=region,
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+    )
+
+
 class Context:
     invoked_function_arn = FUNCTION
 
@@ -31,15 +42,7 @@ class Aws:
 
     def __init__(self, region: str) -> None:
         self.region = region
-        self.clients = {
-            name: boto3.client(
-                name,
-                region_name=region,
-                aws_access_key_id="a",
-                aws_secret_access_key="b",
-            )
-            for name in ("cloudformation", "ec2", "lambda")
-        }
+        self.clients = {name: _client(name, region) for name in ("cloudformation", "ec2", "lambda")}
         self.stubs = {name: Stubber(client) for name, client in self.clients.items()}
         for stub in self.stubs.values():
             stub.activate()
@@ -104,6 +107,10 @@ class Aws:
         for stub in self.stubs.values():
             stub.assert_no_pending_responses()
 
+    def close(self) -> None:
+        for stub in self.stubs.values():
+            stub.deactivate()
+
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
@@ -111,6 +118,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
     monkeypatch.setattr("boto3.client", account.client)
     monkeypatch.setenv("POLL_SECONDS", "0")
     yield account
+    account.close()
     account.done()
 
 
@@ -174,6 +182,7 @@ def test_an_update_of_the_same_name_keeps_the_id(aws: Aws) -> None:
     assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "guard/uc-dev")
 
 
+@pytest.mark.case("L05")
 def test_the_end_waits_for_instances_and_interfaces_by_looking_again(
     aws: Aws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
