@@ -83,6 +83,10 @@ def test_unknown_key_is_refused_with_the_nearest(tmp_path: Path, text: str, told
     assert told in refusal(tmp_path, text)
 
 
+def test_environment_is_the_name_of_the_file(tmp_path: Path) -> None:
+    assert "environment: unknown key; it is" in refusal(tmp_path, 'environment = "b"\n' + GOOD)
+
+
 def test_repeated_key_is_refused(tmp_path: Path) -> None:
     assert "not valid TOML" in refusal(tmp_path, 'name = "a"\nname = "b"\n' + GOOD)
 

@@ -68,11 +68,15 @@ def read_draft(environment: str, directory: Path) -> Draft:
             f"no settings for environment {environment!r}: {path} does not exist; "
             f"environments here: {known}; choose one with `-c environment=NAME`"
         )
-    values = {"environment": path.stem, **_read_toml(path)}
+    values = _read_toml(path)
+    named = (
+        ("environment: unknown key; it is the file's own name",) if "environment" in values else ()
+    )
+    values["environment"] = path.stem
     try:
-        return Draft(path=path, settings=Settings.model_validate(values), problems=())
+        return Draft(path=path, settings=Settings.model_validate(values), problems=named)
     except ValidationError as error:
-        problems = tuple(_problems(error))
+        problems = (*named, *_problems(error))
         for item in _mistakes(error):
             _drop(values, item["loc"])
     try:

@@ -42,7 +42,7 @@ class Lustre(Section):
     version: Literal["2.12", "2.15"] = "2.15"
     """Lustre server version; the clients of the supported systems are 2.15."""
     compression: bool = True
-    """LZ4."""
+    """Compresses data with LZ4 on the servers."""
     customer_key: bool = False
     """Encrypts with a KMS key of this environment; PERSISTENT types only."""
     backup_days: int = Field(default=0, ge=0, le=90)
