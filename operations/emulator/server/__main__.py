@@ -9,7 +9,6 @@ import socket
 import sys
 from pathlib import Path
 
-from operations.emulator.server.certificate import make_certificate
 from operations.emulator.server.settings import Settings, parse, prepare_environment
 
 
@@ -64,7 +63,9 @@ def main() -> None:
     prepare_environment(settings, port=port)
     scheme = "http"
     if settings.enforce_iam:
-        # Bucket policies deny what is not sent over TLS.
+        # Bucket policies deny what is not sent over TLS. Imported here, as few accounts need it.
+        from operations.emulator.server.certificate import make_certificate
+
         make_certificate(settings.work_directory)
         scheme = "https"
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
