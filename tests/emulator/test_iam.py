@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ pytestmark = pytest.mark.emulator
 ROOT = Path(__file__).parents[2]
 CDK = ROOT / "node_modules" / ".bin" / "cdk"
 PREFIX = "ultracluster-rehearsal"
+PROPERTIES = {
+    "ClusterName": PREFIX,
+    "ClusterResource": "Cluster",
+    "SecurityGroup": "sg-0123456789abcdef0",
+}
 STACKS = ("network", "storage", "cluster", "endpoint", "delivery", "monitoring")
 
 
@@ -62,6 +68,7 @@ def test_the_whole_application_is_deployed_and_destroyed_with_its_own_rights(
         (stack,) = stacks.describe_stacks(StackName=f"{PREFIX}-{name}")["Stacks"]
         assert stack["StackStatus"] == "CREATE_COMPLETE"
     boot_files_are_there(account)
+    the_guard_waits_for_the_last_node(account)
     a_right_that_is_taken_away_is_missed(account)
     cdk(account, "destroy", "--all", "--force")
     left = {one["StackName"] for one in stacks.describe_stacks()["Stacks"]}
@@ -81,18 +88,35 @@ def boot_files_are_there(account: Emulator) -> None:
     assert told["instances"]["trn1.32xlarge"]["accelerators"] == 16
 
 
+def the_guard_waits_for_the_last_node(account: Emulator) -> None:
+    """It calls itself for each look, with its own rights."""
+    function, _ = guard_of(account)
+    ec2 = account.client("ec2")
+    tags = [{"Key": "parallelcluster:cluster-name", "Value": PREFIX}]
+    (node,) = ec2.run_instances(
+        ImageId="ami-0123456789abcdef0",
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )["Instances"]
+    with answers() as (url, received):
+        given = request("Delete", url, PROPERTIES, PhysicalResourceId=f"guard/{PREFIX}")
+        account.client("lambda").invoke(
+            FunctionName=function, InvocationType="Event", Payload=json.dumps(given)
+        )
+        time.sleep(5)
+        assert received == []
+        ec2.terminate_instances(InstanceIds=[node["InstanceId"]])
+        deadline = time.monotonic() + 120
+        while not received and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert only(received)["Status"] == "SUCCESS"
+
+
 def a_right_that_is_taken_away_is_missed(account: Emulator) -> None:
     function, role = guard_of(account)
-    event = {
-        "RequestType": "Delete",
-        "PhysicalResourceId": f"guard/{PREFIX}",
-        "ResourceProperties": {
-            "ClusterName": PREFIX,
-            "ClusterResource": "Cluster",
-            "SecurityGroup": "sg-0123456789abcdef0",
-        },
-    }
-    assert ask(account, function, event)["Status"] == "SUCCESS"
+    assert ask(account, function)["Status"] == "SUCCESS"
     iam = account.client("iam")
     policies = {
         name: iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
@@ -100,20 +124,15 @@ def a_right_that_is_taken_away_is_missed(account: Emulator) -> None:
     }
     (looks,) = [name for name, text in policies.items() if "ec2:Describe" in json.dumps(text)]
     iam.delete_role_policy(RoleName=role, PolicyName=looks)
-    refused = ask(account, function, event)
+    refused = ask(account, function)
     assert refused["Status"] == "FAILED"
     assert "is not authorized to perform: ec2:DescribeInstances" in refused["Reason"]
     iam.put_role_policy(RoleName=role, PolicyName=looks, PolicyDocument=json.dumps(policies[looks]))
 
 
-def ask(account: Emulator, function: str, event: dict[str, Any]) -> dict[str, Any]:
-    """Send a function one request as CloudFormation does; what it answered."""
+def ask(account: Emulator, function: str) -> dict[str, Any]:
+    """Send the guard the deletion of the cluster as CloudFormation does; what it answered."""
     with answers() as (url, received):
-        given = request(
-            event["RequestType"],
-            url,
-            event["ResourceProperties"],
-            **{"PhysicalResourceId": event["PhysicalResourceId"]},
-        )
+        given = request("Delete", url, PROPERTIES, PhysicalResourceId=f"guard/{PREFIX}")
         account.client("lambda").invoke(FunctionName=function, Payload=json.dumps(given))
     return only(received)
