@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marshmallow import ValidationError
 
 from tests.support.parallelcluster import ERROR, World, findings, zone_name
 from tests.support.resolved import stringified
@@ -126,6 +127,16 @@ def test_efa_where_there_is_none_is_refused_by_the_judge_too(dev: ClusterApp) ->
     path = "Scheduling.SlurmQueues.0.ComputeResources.0.InstanceType"
     found = findings("uc-dev", stringified(broken(dev, path, "trn1.2xlarge")), dev.world())
     assert any(kind == "EfaValidator" and level == ERROR for level, kind, _ in found)
+
+
+@pytest.mark.case("P04")
+@pytest.mark.parametrize("path", ["CustomActions.OnNodeConfigured.Iam", "CustomActions.Iam"])
+def test_rights_below_the_scripts_are_refused(dev: ClusterApp, path: str) -> None:
+    """A known mistake of published examples: the rights then reach no node."""
+    for kind in ("HeadNode", "Scheduling.SlurmQueues.0"):
+        wrong = broken(dev, f"{kind}.{path}", {"S3Access": []})
+        with pytest.raises(ValidationError, match="Unknown field"):
+            findings("uc-dev", stringified(wrong), dev.world())
 
 
 OPTIONS = {
