@@ -17,6 +17,7 @@ from ultracluster.cluster_configuration import BootActions
 from ultracluster.custom_function import CustomFunction
 from ultracluster.model_bucket import PrivateBucket
 from ultracluster.reasons import accept
+from ultracluster.retention import log_retention
 from ultracluster.settings import Settings
 
 SCRIPTS = Path(__file__).parent / "boot"
@@ -63,6 +64,7 @@ class BootFiles(Construct):
             code=code,
             handler="boot_files.handler.handler",
             timeout=Duration.minutes(1),
+            log_retention=log_retention(settings),
         )
         archive = scripts.bucket.arn_for_objects(scripts.s3_object_key)
         function.allow(["s3:GetObject"], [archive])

@@ -17,6 +17,7 @@ from ultracluster.cluster_configuration import NodePolicies, Places, cluster_con
 from ultracluster.cluster_guard import ClusterGuard
 from ultracluster.cluster_policies import ClusterPolicies
 from ultracluster.platform import platform_facts
+from ultracluster.retention import log_retention
 from ultracluster.settings import Settings
 
 # ParallelCluster makes a stack of the cluster's own name, which must differ from ours.
@@ -116,6 +117,7 @@ class TrainiumCluster(Construct):
             cluster=self.name,
             cluster_resource=self._logical_id(),
             security_group=security_group,
+            log_retention=log_retention(settings),
         )
         # Made before the cluster and deleted after it.
         self.resource.node.add_dependency(guard, boot)

@@ -8,6 +8,7 @@ from aws_cdk import CustomResource, Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from ultracluster.custom_function import CustomFunction
@@ -40,6 +41,7 @@ class ClusterGuard(Construct):
         cluster: str,
         cluster_resource: str,
         security_group: ec2.ISecurityGroup,
+        log_retention: logs.RetentionDays,
         poll_seconds: int = _POLL_SECONDS,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -50,6 +52,7 @@ class ClusterGuard(Construct):
             code=code,
             handler="cluster_guard.handler.handler",
             timeout=Duration.seconds(poll_seconds + 60),
+            log_retention=log_retention,
             environment={"POLL_SECONDS": str(poll_seconds)},
             # It calls itself for the next look, and ends by its own deadline.
             recursive_loop=lambda_.RecursiveLoop.ALLOW,

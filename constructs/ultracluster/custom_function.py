@@ -36,6 +36,7 @@ class CustomFunction(lambda_.Function):
         code: Path,
         handler: str,
         timeout: Duration,
+        log_retention: logs.RetentionDays,
         environment: Mapping[str, str] | None = None,
         recursive_loop: lambda_.RecursiveLoop | None = None,
     ) -> None:
@@ -46,7 +47,7 @@ class CustomFunction(lambda_.Function):
         log_group = logs.LogGroup(
             scope,
             f"{construct_id}Log",
-            retention=logs.RetentionDays.ONE_MONTH,
+            retention=log_retention,
             removal_policy=RemovalPolicy.DESTROY,
         )
         log_group.grant_write(role)
