@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.environments import Synthesized
@@ -43,7 +43,7 @@ class DeletionOrder:
             todo.extend(self._needs[node])
         return second in seen - {first}
 
-    def _needed(self, stack: str, resource: dict[str, Any]) -> Iterator[Node]:
+    def _needed(self, stack: str, resource: Mapping[str, Any]) -> Iterator[Node]:
         template = self._environment.templates[stack]
         depends = resource.get("DependsOn", [])
         for name in [depends] if isinstance(depends, str) else depends:

@@ -211,8 +211,10 @@ class ImportedNetwork(ClusterNetwork):
             )
             for number, (az_id, subnet_id) in enumerate(private_subnet_ids.items(), start=1)
         }
-        self.public_subnet = public_subnet_id and ec2.Subnet.from_subnet_id(
-            self, "PublicSubnet", public_subnet_id
+        self.public_subnet = (
+            ec2.Subnet.from_subnet_id(self, "PublicSubnet", public_subnet_id)
+            if public_subnet_id
+            else None
         )
         if route_table_id is not None:
             for name, service in (

@@ -274,7 +274,7 @@ def test_cdk_validates_every_environment_strictly(tmp_path: Path) -> None:
 
 
 def test_cfn_lint_finds_nothing(synthesized: Get) -> None:
-    from cfnlint.api import ManualArgs, lint
+    from cfnlint.api import ManualArgs, lint  # type: ignore[import-untyped]
 
     config = ManualArgs(regions=["us-west-2"])
     seen: dict[str, tuple[str, str]] = {}

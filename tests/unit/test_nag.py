@@ -29,7 +29,7 @@ def covers(place: str, entry: dict[str, Any], rule: str, path: str) -> str | Non
     for known in entry["details"]:
         pattern = ".*".join(map(re.escape, known.split("...")))
         if re.fullmatch(pattern, detail.removesuffix("]")):
-            return known
+            return str(known)
     return None
 
 

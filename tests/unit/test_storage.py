@@ -38,15 +38,12 @@ def missing_ports(environment: Synthesized) -> set[str]:
         rules = [
             r["Properties"] for r in of_type(environment, f"AWS::EC2::SecurityGroup{kind}").values()
         ]
-        for label, test in (
-            ("servers", lambda group: servers in json.dumps(group)),
-            ("clients", lambda group: "Fn::ImportValue" in group),
-        ):
+        for label, mark in (("servers", servers), ("clients", "Fn::ImportValue")):
             ranges = {
                 (rule["FromPort"], rule["ToPort"])
                 for rule in rules
                 if servers in json.dumps(rule[own])
-                and test(rule[peer])
+                and mark in json.dumps(rule[peer])
                 and rule["IpProtocol"] == "tcp"
             }
             if not ranges >= LUSTRE_RANGES:

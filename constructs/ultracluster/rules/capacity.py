@@ -121,10 +121,11 @@ def fleet_is_told(settings: Settings, catalog: Catalog) -> Problems:
     """What all nodes together take: vCPUs of the account's quotas, which start at 0, and USD."""
     for path, queue, row in known_queues(settings, catalog):
         count = queue.max_count
+        cost = _usd(count * row.price_usd_per_hour)
         yield Problem(
             path,
             f"at most {count} x {row.name}: {count * row.vcpus} vCPUs of the quota "
-            f"{catalog.quota(row)!r} or of its spot sibling, {_usd(count * row.price_usd_per_hour)} USD an hour on demand "
+            f"{catalog.quota(row)!r} or of its spot sibling, {cost} USD an hour on demand "
             f"(prices of {catalog.prices_date()})",
             Level.NOTE,
         )
