@@ -66,8 +66,8 @@ class ClusterGuard(Construct):
         accept(
             self,
             "AwsSolutions-IAM5",
-            "EC2 has no right to describe certain instances alone; CloudFormation makes up the last "
-            "part of a stack's ARN",
+            "EC2 has no right to describe certain instances alone; CloudFormation makes up the "
+            "last part of a stack's ARN",
             "Resource::*",
             f"Resource::...:stack/{cluster}/*",
         )

@@ -51,6 +51,13 @@ enable_containers() {
     [[ -e $examples/enroot/enroot.conf ]] || fail "no $examples/enroot: this image holds no Enroot"
     install -d -m 1777 "$root/var/enroot" "$root/run/enroot" "$root/run/pyxis"
     install -D -m 0644 "$examples/enroot/enroot.conf" "$root/etc/enroot/enroot.conf"
+    # Ubuntu 24.04 keeps user namespaces, in which Enroot runs, from everybody but root.
+    if [[ -e $root/proc/sys/kernel/apparmor_restrict_unprivileged_userns ]]; then
+        write_file "$root/etc/sysctl.d/99-ultracluster.conf" <<'CONF'
+kernel.apparmor_restrict_unprivileged_userns = 0
+CONF
+        retry sysctl --system
+    fi
     if [[ $(node_type) == HeadNode ]]; then
         install -D -m 0644 "$examples/spank/plugstack.conf" "$root/opt/slurm/etc/plugstack.conf"
         install -D -m 0644 "$examples/pyxis/pyxis.conf" "$root/opt/slurm/etc/plugstack.conf.d/pyxis.conf"

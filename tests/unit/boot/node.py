@@ -28,6 +28,7 @@ STUBS = {
     "dnf": "true",
     "rpm": "exit 1",
     "dmesg": "true",
+    "sysctl": "true",
     "dkms": f'if [[ $1 == status ]]; then echo "aws-neuronx/2.26.10.0, {KERNEL}, x86_64: installed"; fi',
     "apt-get": 'for word in "$@"; do if [[ $word == *=* && $word == aws-* ]]; then echo "installed ${word#*=}" | sed "s/\\*/0/" >"$STATE/package-${word%%=*}"; fi; done',
     "dpkg-query": 'cat "$STATE/package-${@: -1}" 2>/dev/null',

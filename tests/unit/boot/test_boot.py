@@ -238,6 +238,22 @@ def test_containers_are_switched_on(node: Node, release: Release, kind: str) -> 
     assert ("scontrol reconfigure" in node.calls) is (kind == "HeadNode")
 
 
+@pytest.mark.parametrize("restricted", [True, False])
+def test_user_namespaces_are_opened_where_the_system_closes_them(
+    node: Node, release: Release, restricted: bool
+) -> None:
+    name = release(containers=True, instance_type="c5.4xlarge")
+    for example in ("enroot/enroot.conf", "spank/plugstack.conf", "pyxis/pyxis.conf"):
+        node.write(f"/opt/parallelcluster/examples/{example}", example)
+    if restricted:
+        node.write("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")
+    for _ in range(2):
+        result = node.run(ENTRY, "configured", "bucket", name, TYPE="c5.4xlarge")
+        assert result.returncode == 0, result.stderr
+    assert ("sysctl --system" in node.calls) is restricted
+    assert (node.root / "etc/sysctl.d/99-ultracluster.conf").exists() is restricted
+
+
 def test_an_image_without_enroot_is_named(node: Node, release: Release) -> None:
     name = release(containers=True, instance_type="c5.4xlarge")
     result = node.run(ENTRY, "configured", "bucket", name, TYPE="c5.4xlarge")
