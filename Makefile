@@ -7,11 +7,12 @@ TWEETS := .cache/tweets.txt
 export TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
-.PHONY: help setup environments preflight rehearse test snapshots lock clean
+.PHONY: help setup environments preflight rehearse test test-render snapshots lock clean
 
 help:
 	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
 	@echo "make test       the whole gate: lint, types, tests, one run of the road"
+	@echo "make test-render  render ParallelCluster's own templates and check them (own environment, 200 MB)"
 	@echo "make setup      environments and tools only"
 	@echo "make snapshots  renew tests/snapshots from the templates"
 	@echo "make lock       renew the locks in requirements/"
@@ -32,13 +33,17 @@ rehearse: setup
 test: setup
 	@exec .venv/bin/python tests/gate.py
 
+test-render: setup .venv-render/.ready
+	@.venv/bin/python -m pytest -q tests/unit/cluster/test_render.py
+
 snapshots: setup
 	@.venv/bin/python -m pytest -q tests/unit/test_snapshots.py --renew-snapshots
 
-.venv/.ready: requirements/app.txt requirements/node.txt pyproject.toml
+.venv/.ready: requirements/app.txt requirements/app-no-deps.txt requirements/node.txt pyproject.toml
 	@echo "set-up: .venv (CDK, lint, tests)"
 	@"$(PYTHON)" -m venv --clear .venv
 	@.venv/bin/python $(PIP) install -r requirements/app.txt
+	@.venv/bin/python $(PIP) install --no-deps -r requirements/app-no-deps.txt
 	@.venv/bin/python $(PIP) install --no-deps -e .
 	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 22 ? 0 : 1)' \
 		|| exit 0; .venv/bin/python $(PIP) install -r requirements/node.txt
@@ -59,6 +64,12 @@ snapshots: setup
 	@.venv-training/bin/python $(PIP) install --no-deps -r requirements/training-no-deps.txt
 	@touch $@
 
+.venv-render/.ready: requirements/render.txt
+	@echo "set-up: .venv-render (ParallelCluster whole, with CDK 1)"
+	@"$(PYTHON)" -m venv --clear .venv-render
+	@.venv-render/bin/python $(PIP) install -r requirements/render.txt
+	@touch $@
+
 node_modules/.ready: package.json package-lock.json
 	@echo "set-up: node_modules (the CDK CLI)"
 	@npm ci --no-audit --no-fund --no-update-notifier --loglevel=error >/dev/null
@@ -77,5 +88,5 @@ lock:
 	@requirements/lock.sh "$(PYTHON)"
 
 clean:
-	@rm -rf .venv .venv-emulator .venv-training node_modules cdk.out .cache .rehearsal \
+	@rm -rf .venv .venv-emulator .venv-training .venv-render node_modules cdk.out .cache .rehearsal \
 		.mypy_cache .ruff_cache .pytest_cache

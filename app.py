@@ -10,6 +10,7 @@ from typing import Any
 
 try:
     import aws_cdk as cdk
+    from aws_cdk import aws_iam as iam
 
     from stacks.cluster import ClusterStack
     from stacks.delivery import DeliveryStack
@@ -17,13 +18,17 @@ try:
     from stacks.monitoring import MonitoringStack
     from stacks.network import NetworkStack
     from stacks.storage import StorageStack
-    from ultracluster.images import aws_graviton_image, parse_image
-    from ultracluster.rules import check
-    from ultracluster.settings import DEFAULT_ENVIRONMENT, SettingsError, load_settings
+    from ultracluster.alarms import ENVIRONMENT_TAG
+    from ultracluster.environment import load_environment
+    from ultracluster.images import aws_image, parse_image
+    from ultracluster.rules import Level, Problem
+    from ultracluster.settings import DEFAULT_ENVIRONMENT, Settings, SettingsError
 except ModuleNotFoundError as error:
     sys.exit(f"app.py: python package {error.name!r} is not installed; run `make setup` first")
 
 ROOT = Path(__file__).resolve().parent
+# Where a warning is shown: at the stack that its section of the settings makes.
+SECTIONS = {"lustre": "storage", "buckets": "storage", "cluster": "cluster", "endpoint": "endpoint"}
 
 
 def build_app(
@@ -35,7 +40,8 @@ def build_app(
     """Make the stacks of one environment.
 
     Args:
-        environment: name of a file in config/; None takes the context's `environment`, else dev.
+        environment: name of a file in config/, such as `dev` or `examples/two-queues`, or a path;
+            None takes the context's `environment`, else dev.
         context: context values; the CDK CLI passes those of cdk.json by itself.
         outdir: folder of the cloud assembly; None is the CLI's choice.
 
@@ -48,50 +54,79 @@ def build_app(
         analytics_reporting=False,
     )
     environment = environment or app.node.try_get_context("environment") or DEFAULT_ENVIRONMENT
-    settings = load_settings(environment, ROOT / "config")
-    check(settings)
-    image_uri = settings.endpoint.image
-    image = parse_image(image_uri) if image_uri else aws_graviton_image(settings.aws.region)
+    loaded = load_environment(environment, ROOT / "config")
+    settings, catalog = loaded.settings, loaded.catalog
+    serving = catalog.graviton_image()
+    uri = settings.endpoint.image
+    image = parse_image(uri) if uri else aws_image(serving, settings.aws.region)
     assert image is not None, "the rules let no settings pass without an image"  # noqa: S101
 
-    env = cdk.Environment(account=settings.aws.account, region=settings.aws.region)
+    common: dict[str, Any] = {
+        "settings": settings,
+        "env": cdk.Environment(account=settings.aws.account, region=settings.aws.region),
+        "termination_protection": settings.termination_protection,
+    }
 
     def stack_id(name: str) -> str:
         return f"{settings.prefix}-{name}"
 
-    network = NetworkStack(app, stack_id("network"), settings=settings, env=env).network
-    storage = StorageStack(app, stack_id("storage"), settings=settings, network=network, env=env)
+    network = NetworkStack(app, stack_id("network"), **common).network
+    storage = StorageStack(app, stack_id("storage"), network=network, **common)
     ClusterStack(
-        app, stack_id("cluster"), settings=settings, network=network, storage=storage, env=env
+        app,
+        stack_id("cluster"),
+        catalog=catalog,
+        network=network,
+        storage=storage,
+        image=image.uri,
+        code=ROOT / "lambdas",
+        **common,
     )
     endpoint = EndpointStack(
-        app,
-        stack_id("endpoint"),
-        settings=settings,
-        image=image,
-        models=storage.models,
-        env=env,
+        app, stack_id("endpoint"), image=image, models=storage.models, **common
     )
     delivery = DeliveryStack(
         app,
         stack_id("delivery"),
-        settings=settings,
         storage=storage,
         endpoint=endpoint,
+        serving=serving,
         code=ROOT / "lambdas",
-        env=env,
+        **common,
     )
     MonitoringStack(
         app,
         stack_id("monitoring"),
-        settings=settings,
         file_system_id=storage.lustre.file_system.file_system_id,
         state_machine=delivery.delivery.state_machine,
         dead_letters=delivery.delivery.dead_letters,
-        env=env,
+        **common,
     )
-    cdk.Tags.of(app).add("ultracluster:environment", settings.prefix)
+    _mark(app, settings)
+    for number, problem in enumerate(loaded.findings):
+        if problem.level is Level.WARNING:
+            _warn(app, problem, stack_id(SECTIONS.get(_section(problem), "network")), number)
     return app
+
+
+def _mark(app: cdk.App, settings: Settings) -> None:
+    """Tags on everything, and a boundary on every role."""
+    for key, value in (*settings.tags.items(), (ENVIRONMENT_TAG, settings.prefix)):
+        cdk.Tags.of(app).add(key, value)
+    boundary = settings.aws.permissions_boundary
+    if boundary is not None:
+        iam.PermissionsBoundary.of(app).apply(
+            iam.ManagedPolicy.from_managed_policy_arn(app, "Boundary", boundary)
+        )
+
+
+def _section(problem: Problem) -> str:
+    return problem.path.split(".")[0]
+
+
+def _warn(app: cdk.App, problem: Problem, stack_id: str, number: int) -> None:
+    stack = app.node.find_child(stack_id)
+    cdk.Annotations.of(stack).add_warning_v2(f"ultracluster:{number}", str(problem))
 
 
 def main() -> None:

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
+from operations import commands
 from operations.rehearsal.rehearse import rehearse
 
 
-def main() -> None:
-    """Parse the command line and run one command."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the command line and run one command; ends with its exit status."""
+    chosen = _parser().parse_args(arguments)
+    if chosen.command == "rehearse":
+        status = rehearse(exit_with_parent=chosen.exit_with_parent)
+    elif chosen.command == "lint":
+        status = commands.lint(chosen.environment)
+    elif chosen.command == "deploy-policy":
+        status = commands.deploy_policy(
+            chosen.environment, account=chosen.account, output=chosen.output
+        )
+    else:
+        status = commands.settings()
+    sys.exit(status)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ultracluster", description="Train on Trainium clusters, serve on Graviton."
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    rehearsal = commands.add_parser(
+    subparsers = parser.add_subparsers(dest="command", required=True)
+    rehearsal = subparsers.add_parser(
         "rehearse", help="play the whole road on an emulated AWS account"
     )
     rehearsal.add_argument(
@@ -22,5 +40,21 @@ def main() -> None:
         action="store_true",
         help="stop when the process that started this one is gone",
     )
-    arguments = parser.parse_args()
-    sys.exit(rehearse(exit_with_parent=arguments.exit_with_parent))
+    lint = subparsers.add_parser("lint", help="say all that can be known before a deploy")
+    policy = subparsers.add_parser(
+        "deploy-policy", help="write the least rights that a deploy of an environment needs"
+    )
+    for command in (lint, policy):
+        command.add_argument(
+            "-c",
+            "--environment",
+            default="dev",
+            type=lambda text: text.removeprefix("environment="),
+            help="name or path of a settings file, as `cdk -c environment=` takes it",
+        )
+    policy.add_argument("--account", help="twelve digits; default is aws.account of the settings")
+    policy.add_argument(
+        "--output", type=Path, default=Path("deploy-policy"), help="folder of the policies"
+    )
+    subparsers.add_parser("settings", help="show every option of the settings")
+    return parser

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from aws_cdk import CfnOutput, CrossStackReferences, ReferenceStrength, Stack
+from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from stacks.storage import StorageStack
-from ultracluster.cluster import SlurmQueue, TrainiumCluster
+from ultracluster.catalog import Catalog
+from ultracluster.cluster import TrainiumCluster
 from ultracluster.network import ClusterNetwork
 from ultracluster.settings import Settings
 
@@ -24,6 +27,9 @@ class ClusterStack(Stack):
         settings: Settings,
         network: ClusterNetwork,
         storage: StorageStack,
+        catalog: Catalog,
+        image: str,
+        code: Path,
         **kwargs: Any,
     ) -> None:
         super().__init__(scope, construct_id, **kwargs)
@@ -32,25 +38,15 @@ class ClusterStack(Stack):
         self.cluster = TrainiumCluster(
             self,
             "Trainium",
-            name=settings.prefix,
-            region=settings.aws.region,
-            os=settings.cluster.os,
-            head_node=settings.cluster.head_node,
-            queues=[
-                SlurmQueue(
-                    name=queue.name,
-                    instance_type=queue.instance_type,
-                    min_count=queue.min_count,
-                    max_count=queue.max_count,
-                )
-                for queue in settings.cluster.queues
-            ],
-            subnet=network.private_subnet,
+            settings=settings,
+            catalog=catalog,
+            code=code,
+            image=image,
+            head_subnet=_head_subnet(settings, network),
+            subnets=network.private_subnets,
             security_group=network.security_group,
             file_system_id=storage.lustre.file_system.file_system_id,
             models=storage.models,
-            model_name=settings.endpoint.model_name,
-            keep_logs=settings.retention == "retain",
         )
         # Routes, NAT and the file system stay until the last node has gone.
         self.cluster.node.add_dependency(network.vpc, storage.lustre)
@@ -63,3 +59,12 @@ class ClusterStack(Stack):
             ),
             description="Opens a shell on the head node",
         )
+
+
+def _head_subnet(settings: Settings, network: ClusterNetwork) -> ec2.ISubnet:
+    private = network.private_subnets[settings.network.accelerator_az_id]
+    if not settings.cluster.head_node.public:
+        return private
+    if network.public_subnet is None:
+        raise ValueError("a public head node needs a public subnet")
+    return network.public_subnet

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import CfnOutput, RemovalPolicy, Stack
+from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from stacks.endpoint import EndpointStack
 from stacks.storage import StorageStack
-from ultracluster.catalog import graviton_image
+from ultracluster.catalog import ServingImage
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
+from ultracluster.retention import log_retention, removal_policy
 from ultracluster.settings import Settings
 
 
@@ -27,12 +28,12 @@ class DeliveryStack(Stack):
         settings: Settings,
         storage: StorageStack,
         endpoint: EndpointStack,
+        serving: ServingImage,
         code: Path,
         **kwargs: Any,
     ) -> None:
         super().__init__(scope, construct_id, **kwargs)
         self.add_stack_dependency(endpoint, "a run in flight needs the stack that it updates")
-        serving = graviton_image()
         self.delivery = Delivery(
             self,
             "Delivery",
@@ -48,9 +49,8 @@ class DeliveryStack(Stack):
                 minimum_macro_f1=settings.delivery.minimum_macro_f1,
             ),
             poll_seconds=settings.delivery.poll_seconds,
-            removal_policy=(
-                RemovalPolicy.DESTROY if settings.retention == "destroy" else RemovalPolicy.RETAIN
-            ),
+            removal_policy=removal_policy(settings),
+            log_retention=log_retention(settings),
         )
         CfnOutput(self, "StateMachineArn", value=self.delivery.state_machine.state_machine_arn)
         CfnOutput(self, "NoticesTopicArn", value=self.delivery.topic.topic_arn)

@@ -1,4 +1,4 @@
-"""What a person looks at."""
+"""What a person looks at, and is told."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from ultracluster.alarms import Alarms, MonthlyBudget
 from ultracluster.monitoring import Dashboard
 from ultracluster.settings import Settings
 
 
 class MonitoringStack(Stack):
-    """The dashboard."""
+    """The dashboard, and alarms and a budget where someone is to be told."""
 
     def __init__(
         self,
@@ -37,6 +38,26 @@ class MonitoringStack(Stack):
             state_machine=state_machine,
             dead_letters=dead_letters,
         )
+        told = settings.monitoring
+        if told.email is not None:
+            Alarms(
+                self,
+                "Alarms",
+                email=told.email,
+                endpoint_name=settings.prefix,
+                file_system_id=file_system_id,
+                capacity_gib=settings.lustre.capacity_gib,
+                state_machine=state_machine,
+                dead_letters=dead_letters,
+            )
+            if told.monthly_budget_usd is not None:
+                MonthlyBudget(
+                    self,
+                    "MonthlyBudget",
+                    environment=settings.prefix,
+                    usd=told.monthly_budget_usd,
+                    email=told.email,
+                )
         CfnOutput(
             self,
             "DashboardUrl",

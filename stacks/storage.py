@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from aws_cdk import CfnOutput, CrossStackReferences, ReferenceStrength, RemovalPolicy, Stack
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from ultracluster.data_key import DataKey
 from ultracluster.endpoint import execution_role_path
 from ultracluster.endpoint_role import EndpointServiceRole
-from ultracluster.lustre import LustreFileSystem
+from ultracluster.lustre import BucketLink, LustreFileSystem
 from ultracluster.model_bucket import ModelBucket, PrivateBucket
 from ultracluster.network import ClusterNetwork
-from ultracluster.settings import Settings
+from ultracluster.retention import removal_policy
+from ultracluster.settings import Link, Settings
+
+STAYS = (
+    "Stays when the stack goes; to remove it, delete every version of every object, then the bucket"
+)
 
 
 class StorageStack(Stack):
@@ -30,19 +37,43 @@ class StorageStack(Stack):
         super().__init__(scope, construct_id, **kwargs)
         # A replaced producer must be refused, never hide behind a consumer with its old id.
         CrossStackReferences.of(self).consume(ReferenceStrength.STRONG)
-        removal = RemovalPolicy.DESTROY if settings.retention == "destroy" else RemovalPolicy.RETAIN
-        self.models = ModelBucket(self, "Models", removal_policy=removal)
-        self.data = PrivateBucket(self, "Data", removal_policy=removal)
+        lustre = settings.lustre
+        removal = removal_policy(settings)
+        keyed = settings.buckets.customer_key or lustre.customer_key
+        # A kept file system cannot be read without its key.
+        self.key = (
+            DataKey(self, "Key", removal_policy=RemovalPolicy.RETAIN if lustre.keep else removal)
+            if keyed
+            else None
+        )
+        bucket_key = self.key if settings.buckets.customer_key else None
+        if self.key is not None and bucket_key is not None and lustre.links:
+            self.key.grant_lustre_links()
+        days = settings.buckets.noncurrent_days
+        self.models = ModelBucket(
+            self, "Models", removal_policy=removal, noncurrent_days=days, key=bucket_key
+        )
+        self.data = PrivateBucket(
+            self, "Data", removal_policy=removal, noncurrent_days=days, key=bucket_key
+        )
         self.lustre = LustreFileSystem(
             self,
             "Lustre",
             vpc=network.vpc,
-            subnet=network.private_subnet,
+            subnet=network.private_subnets[lustre.az_id]
+            if lustre.az_id
+            else network.private_subnet,
             clients=network.security_group,
-            deployment_type=settings.lustre.deployment_type,
-            capacity_gib=settings.lustre.capacity_gib,
-            throughput_mb_per_tib=settings.lustre.throughput_mb_per_tib,
-            data_bucket=self.data,
+            deployment_type=lustre.deployment_type,
+            storage_type=lustre.storage_type,
+            capacity_gib=lustre.capacity_gib,
+            throughput_mb_per_tib=lustre.throughput_mb_per_tib,
+            version=lustre.version,
+            compression=lustre.compression,
+            key=self.key if lustre.customer_key else None,
+            backup_days=lustre.backup_days,
+            keep=lustre.keep,
+            links=[self._link(link) for link in lustre.links],
         )
         # Here and not in the Endpoint stack, which could not be deleted with a role it holds.
         self.endpoint_role = EndpointServiceRole(
@@ -51,6 +82,21 @@ class StorageStack(Stack):
             endpoint_name=settings.prefix,
             execution_role_path=execution_role_path(settings.prefix),
         )
-        CfnOutput(self, "ModelBucket", value=self.models.bucket_name)
-        CfnOutput(self, "DataBucket", value=self.data.bucket_name)
+        stays = STAYS if settings.keeps_data else None
+        CfnOutput(self, "ModelBucket", value=self.models.bucket_name, description=stays)
+        CfnOutput(self, "DataBucket", value=self.data.bucket_name, description=stays)
         CfnOutput(self, "FileSystemId", value=self.lustre.file_system.file_system_id)
+
+    def _link(self, link: Link) -> BucketLink:
+        bucket = (
+            s3.Bucket.from_bucket_name(self, f"Bucket{link.path}", link.bucket)
+            if link.bucket
+            else self.data
+        )
+        return BucketLink(
+            path=link.path,
+            bucket=bucket,
+            prefix=link.prefix,
+            import_events=link.import_events,
+            export_events=link.export_events,
+        )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.environments import Synthesized, synthesize
 
 # Before the first aws_cdk call: CDK's own linter is most of a synth, and one test runs it.
 os.environ.setdefault("CDK_VALIDATION", "false")
@@ -50,3 +52,16 @@ def templates(assembly: Path) -> dict[str, dict[str, Any]]:
         )
         for path in sorted(assembly.glob("*.template.json"))
     }
+
+
+@pytest.fixture(scope="session")
+def synthesized(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Synthesized]:
+    """Any environment by the name that `-c environment=` takes, synthesized once."""
+    made: dict[str, Synthesized] = {}
+
+    def get(name: str) -> Synthesized:
+        if name not in made:
+            made[name] = synthesize(name, tmp_path_factory.mktemp("environment") / "out")
+        return made[name]
+
+    return get

@@ -20,6 +20,7 @@ from constructs import Construct
 
 from ultracluster.delivery_functions import DeliveryFunctions, Gate
 from ultracluster.delivery_workflow import PATIENCE_SECONDS, DeliveryWorkflow
+from ultracluster.reasons import accept
 
 _WAITS = 4
 
@@ -67,6 +68,7 @@ class Delivery(Construct):
             enforce_ssl=True,
             retention_period=Duration.days(14),
         )
+        accept(self.dead_letters, "AwsSolutions-SQS3", "it is the dead-letter queue of the rule")
         functions = DeliveryFunctions(
             self,
             "Functions",
@@ -108,6 +110,13 @@ class Delivery(Construct):
                 level=sfn.LogLevel.ALL,
                 include_execution_data=True,
             ),
+        )
+        accept(
+            self.state_machine,
+            "AwsSolutions-IAM5",
+            "CDK's grant covers versions of each function; log delivery and X-Ray have no resource",
+            "Resource::<DeliveryFunctions....Arn>:*",
+            "Resource::*",
         )
         self._start_on_manifests(model_bucket, model_name)
         self._keep_failures()

@@ -13,6 +13,8 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from ultracluster.reasons import accept
+
 _NOT_ASSETS = ["**/__pycache__", "**/*.pyc", "**/.*"]
 
 
@@ -77,6 +79,25 @@ class DeliveryFunctions(Construct):
         self.roll_out = self._roll_out(stack_arn, service_role_arn)
         self.settle = self._settle(model_bucket, endpoint_name, stack_arn, endpoint_arn)
         self.record = self._record(model_bucket, model_name, endpoint_name, topic, stack_arn)
+        accept(
+            self,
+            "AwsSolutions-IAM5",
+            "CDK's grants for a bucket and its key, below the prefixes of models and verdicts",
+            "Action::s3:GetBucket*",
+            "Action::s3:GetObject*",
+            "Action::s3:List*",
+            "Action::s3:Abort*",
+            "Action::kms:GenerateDataKey*",
+            "Action::kms:ReEncrypt*",
+            f"Resource::.../{self._models}",
+            "Resource::.../verdicts/*",
+        )
+        accept(
+            self,
+            "AwsSolutions-IAM5",
+            "CloudFormation makes up the last part of a stack's ARN",
+            f"Resource::...:stack/{endpoint_stack_name}/*",
+        )
 
     def _validate(
         self, bucket: s3.IBucket, model_name: str, gate: Gate, stack_arn: str
@@ -188,7 +209,8 @@ class DeliveryFunctions(Construct):
             removal_policy=self._removal_policy,
         )
         log_group.grant_write(role)
-        return lambda_.Function(
+        accept(role, "AwsSolutions-IAM5", "X-Ray takes traces without a resource", "Resource::*")
+        function = lambda_.Function(
             self,
             name,
             role=role,
@@ -202,6 +224,12 @@ class DeliveryFunctions(Construct):
             tracing=lambda_.Tracing.ACTIVE,
             log_group=log_group,
         )
+        accept(
+            function,
+            "AwsSolutions-L1",
+            "tested with this Python, which Lambda supports for years; the newest brings nothing",
+        )
+        return function
 
 
 def _allow(

@@ -10,6 +10,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from ultracluster.images import EcrImage
+from ultracluster.reasons import accept
 
 NO_MODEL = "none"
 VARIANT = "main"
@@ -75,6 +76,22 @@ class GravitonEndpoint(Construct):
             self._grant_logs_and_metrics(),
         ]
 
+        accept(
+            self.execution_role,
+            "AwsSolutions-IAM5",
+            "CDK's grants to read a bucket; objects below the served model's own prefix",
+            "Action::s3:GetBucket*",
+            "Action::s3:GetObject*",
+            "Action::s3:List*",
+            f"Resource::.../models/{model_name}/*",
+        )
+        accept(
+            self.execution_role,
+            "AwsSolutions-IAM5",
+            "the token of a registry and metrics have no resource; SageMaker names the log group",
+            "Resource::*",
+            "Resource::...:log-group:/aws/sagemaker/Endpoints/*",
+        )
         model = sagemaker.CfnModel(
             self,
             "Model",

@@ -6,6 +6,8 @@ from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from ultracluster.reasons import accept
+
 
 class EndpointServiceRole(iam.Role):
     """What CloudFormation may do while it changes `ModelUrl`, and no more.
@@ -65,6 +67,17 @@ class EndpointServiceRole(iam.Role):
                 resources=arns("iam", f"role{execution_role_path}*", region=""),
                 conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
             )
+        )
+        accept(
+            self,
+            "AwsSolutions-IAM5",
+            "CloudFormation makes up names of models, configurations, roles and stacks; each ARN "
+            "ends where that begins",
+            "Resource::...:model/*",
+            "Resource::...:endpoint-config/*",
+            f"Resource::...:role{execution_role_path}*",
+            f"Resource::...:stack/{stack.stack_name}/*",
+            "Resource::...:parameter/cdk-bootstrap/*",
         )
         # Stack references and the bootstrap check are resolved with this role as well.
         self.add_to_policy(

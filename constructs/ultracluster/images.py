@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aws_cdk.region_info import Fact, FactName
 
-from ultracluster.catalog import graviton_image
+from ultracluster.catalog import ServingImage
 
 URI = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?"
@@ -35,12 +35,11 @@ def parse_image(uri: str) -> EcrImage | None:
     )
 
 
-def aws_graviton_image(region: str) -> EcrImage | None:
-    """AWS's PyTorch image for Graviton in a region, or None where the region has none."""
+def aws_image(row: ServingImage, region: str) -> EcrImage | None:
+    """One of AWS's own images in a region, or None where the region has none."""
     account = Fact.find(region, FactName.DLC_REPOSITORY_ACCOUNT)
     if account is None:
         return None
-    row = graviton_image()
     suffix = Fact.require_fact(region, FactName.DOMAIN_SUFFIX)
     return parse_image(
         f"{account}.dkr.ecr.{region}.{suffix}/{row.repository}:{row.tag}",

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
+
+from ultracluster.reasons import accept
+
+NONCURRENT_DAYS = 30
 
 
 class PrivateBucket(s3.Bucket):
@@ -12,26 +17,43 @@ class PrivateBucket(s3.Bucket):
 
     Args:
         removal_policy: DESTROY also empties it.
+        noncurrent_days: days that an overwritten or deleted version stays.
+        key: encrypts it, and whoever is granted the bucket is granted the key; None is S3's own.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, removal_policy: RemovalPolicy
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        removal_policy: RemovalPolicy,
+        noncurrent_days: int = NONCURRENT_DAYS,
+        key: kms.IKey | None = None,
     ) -> None:
         super().__init__(
             scope,
             construct_id,
             versioned=True,
             enforce_ssl=True,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            # One call to KMS for many objects instead of one each.
+            bucket_key_enabled=True if key else None,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             removal_policy=removal_policy,
             auto_delete_objects=removal_policy == RemovalPolicy.DESTROY,
             lifecycle_rules=[
                 s3.LifecycleRule(
                     abort_incomplete_multipart_upload_after=Duration.days(1),
-                    noncurrent_version_expiration=Duration.days(30),
+                    noncurrent_version_expiration=Duration.days(noncurrent_days),
                 )
             ],
+        )
+        accept(
+            self,
+            "AwsSolutions-S1",
+            "access logs would be written on while the bucket is emptied; CloudTrail data events "
+            "record the same without a bucket of their own",
         )
 
 
@@ -39,9 +61,21 @@ class ModelBucket(PrivateBucket):
     """The bucket of published models, which tells EventBridge of every new object."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, removal_policy: RemovalPolicy
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        removal_policy: RemovalPolicy,
+        noncurrent_days: int = NONCURRENT_DAYS,
+        key: kms.IKey | None = None,
     ) -> None:
-        super().__init__(scope, construct_id, removal_policy=removal_policy)
+        super().__init__(
+            scope,
+            construct_id,
+            removal_policy=removal_policy,
+            noncurrent_days=noncurrent_days,
+            key=key,
+        )
         resource = self.node.default_child
         if not isinstance(resource, s3.CfnBucket):
             raise TypeError(f"{self.node.path} holds no AWS::S3::Bucket")

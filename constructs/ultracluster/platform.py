@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from ultracluster.catalog import graviton_image, instance_type, prices_date
+from ultracluster.catalog import Catalog
 from ultracluster.settings import Settings
 
 PLATFORM_SCHEMA_VERSION = 1
 
 
 def platform_facts(
-    settings: Settings, *, model_bucket: str, image: str, node_type: str | None
+    settings: Settings,
+    *,
+    catalog: Catalog,
+    model_bucket: str,
+    image: str,
+    node_type: str | None,
 ) -> dict[str, Any]:
     """Bucket, model name, serving image, gate and prices, as training and publishing read them.
 
     Args:
         settings: the environment.
+        catalog: facts about AWS.
         model_bucket: name of the bucket that models are published to.
         image: URI of the serving image.
         node_type: EC2 type of the node, or None where there is none (a laptop).
     """
-    serving = graviton_image()
-    row = instance_type(node_type) if node_type else None
+    serving = catalog.graviton_image()
+    row = catalog.instance_type(node_type) if node_type else None
     return {
         "schema_version": PLATFORM_SCHEMA_VERSION,
         "name": settings.name,
@@ -43,6 +49,6 @@ def platform_facts(
         and {
             "type": row.name,
             "price_usd_per_hour": row.price_usd_per_hour,
-            "price_date": prices_date(),
+            "price_date": catalog.prices_date(),
         },
     }

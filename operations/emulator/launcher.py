@@ -52,6 +52,7 @@ class Emulator:
         model_server_python: Path,
         settle_seconds: float = 1.0,
         region: str = "us-west-2",
+        enforce_iam: bool = False,
     ) -> None:
         """Describe the account; it starts when the context is entered.
 
@@ -60,6 +61,7 @@ class Emulator:
             model_server_python: Interpreter that runs the model servers of SageMaker endpoints.
             settle_seconds: How long a slow resource stays in its `...ing` state.
             region: The region to work in.
+            enforce_iam: Whether a role may do no more than its policies say; over HTTPS then.
         """
         self._run_directory = run_directory.absolute()
         self._model_server_python = model_server_python.absolute()
@@ -68,6 +70,7 @@ class Emulator:
         self._url = ""
         self._lock = threading.Lock()
         self._session = _session()
+        self._enforce_iam = enforce_iam
         self.region = region
         self.log = self._run_directory / "emulator.log"
 
@@ -83,12 +86,19 @@ class Emulator:
         self._check()
         return self._url
 
+    @property
+    def _certificate(self) -> Path:
+        return self._run_directory / "certificate.pem"
+
     def environment(self) -> dict[str, str]:
         """The whole environment of a process that is to see this account and no other.
 
         It is ours without any AWS setting of the user (profiles, keys, files), plus the account's.
         """
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        if self._enforce_iam:
+            trusted = str(self._certificate)
+            kept |= {"AWS_CA_BUNDLE": trusted, "NODE_EXTRA_CA_CERTS": trusted}
         return {
             **kept,
             "AWS_ENDPOINT_URL": self.url,
@@ -114,6 +124,7 @@ class Emulator:
                 service,
                 region_name=self.region,
                 endpoint_url=self.url,
+                verify=str(self._certificate) if self._enforce_iam else None,
                 aws_access_key_id="test",
                 aws_secret_access_key="test",  # noqa: S106
                 config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
@@ -191,6 +202,7 @@ class Emulator:
             "--model-server-python", self._model_server_python,
             "--settle-seconds", str(self._settle_seconds),
             "--announcement", announcement,
+            *(["--enforce-iam"] if self._enforce_iam else []),
         ]  # fmt: skip
 
     def _server_environment(self) -> dict[str, str]:

@@ -13,6 +13,7 @@ from operations.emulator import Emulator
 from operations.rehearsal.account import Account, Prediction
 from operations.rehearsal.models import Package, Workbench
 from operations.rehearsal.progress import Progress, Step, StepFailed
+from ultracluster.catalog import load_catalog
 from ultracluster.platform import platform_facts
 from ultracluster.settings import Settings
 
@@ -173,7 +174,9 @@ def _package_broken(step: Step, bench: Workbench, folder: Path) -> Package:
 
 def _write_platform(settings: Settings, bucket: str, image: str, folder: Path) -> Path:
     path = folder / "platform.json"
-    facts = platform_facts(settings, model_bucket=bucket, image=image, node_type=None)
+    facts = platform_facts(
+        settings, catalog=load_catalog(), model_bucket=bucket, image=image, node_type=None
+    )
     path.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     return path
 

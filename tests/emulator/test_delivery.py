@@ -24,9 +24,10 @@ from aws_cdk import aws_s3 as s3
 
 from operations.emulator import Emulator
 from stacks.endpoint import EndpointStack
+from ultracluster.catalog import load_catalog
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
-from ultracluster.images import aws_graviton_image
+from ultracluster.images import aws_image
 from ultracluster.settings import load_settings
 
 pytestmark = pytest.mark.emulator
@@ -89,7 +90,7 @@ class Account:
                 "synthesizer": cdk.DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
             }
 
-        image = aws_graviton_image(REGION)
+        image = aws_image(load_catalog().graviton_image(), REGION)
         assert image is not None
         models = s3.Bucket.from_bucket_name(cdk.Stack(app, "names"), "Models", BUCKET)
         EndpointStack(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ultracluster.rules import check
+from ultracluster.environment import load_environment
 from ultracluster.settings import Settings, SettingsError, load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -22,23 +22,22 @@ name = "train"
 
 def load(tmp_path: Path, text: str) -> Settings:
     (tmp_path / "team.toml").write_text(text, encoding="utf-8")
-    return load_settings("team", tmp_path)
+    return load_environment("team", tmp_path).settings
 
 
 def refusal(tmp_path: Path, text: str) -> str:
     with pytest.raises(SettingsError) as caught:
-        check(load(tmp_path, text))
+        load(tmp_path, text)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("environment", ["dev", "rehearsal"])
 def test_settings_of_the_repository_are_accepted(environment: str) -> None:
-    check(load_settings(environment, ROOT / "config"))
+    load_environment(environment, ROOT / "config")
 
 
 def test_least_settings_are_accepted(tmp_path: Path) -> None:
     settings = load(tmp_path, GOOD)
-    check(settings)
     assert settings.prefix == "ultracluster-team"
     assert settings.retention == "retain"
 
@@ -84,6 +83,10 @@ def test_unknown_key_is_refused_with_the_nearest(tmp_path: Path, text: str, told
     assert told in refusal(tmp_path, text)
 
 
+def test_environment_is_the_name_of_the_file(tmp_path: Path) -> None:
+    assert "environment: unknown key; it is" in refusal(tmp_path, 'environment = "b"\n' + GOOD)
+
+
 def test_repeated_key_is_refused(tmp_path: Path) -> None:
     assert "not valid TOML" in refusal(tmp_path, 'name = "a"\nname = "b"\n' + GOOD)
 
@@ -125,7 +128,7 @@ max_count = "2"
         (
             'name = "train"',
             'name = "train"\ninstance_type = "trn1.31xlarge"',
-            "known: trn1.2xlarge",
+            "known among others: trn1.32xlarge",
         ),
         ('name = "train"', 'name = "default"', "rename it"),
         ('name = "train"', 'name = "train"\nmin_count = 3', "min_count: got 3, above max_count 2"),
@@ -170,4 +173,4 @@ def test_rules_are_all_reported_together(tmp_path: Path) -> None:
 
 def test_own_image_in_the_region_is_accepted(tmp_path: Path) -> None:
     image = "111122223333.dkr.ecr.us-west-2.amazonaws.com/own@sha256:" + "a" * 64
-    check(load(tmp_path, GOOD + f'[endpoint]\nimage = "{image}"\n'))
+    load(tmp_path, GOOD + f'[endpoint]\nimage = "{image}"\n')

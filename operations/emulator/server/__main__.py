@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from pathlib import Path
@@ -40,6 +41,9 @@ async def _serve(settings: Settings, listener: socket.socket, url: str) -> None:
     account = assemble(settings)
     config = Config()
     config.bind = [f"fd://{listener.fileno()}"]
+    if settings.enforce_iam:
+        config.certfile = os.environ["MINISTACK_SSL_CERT"]
+        config.keyfile = os.environ["MINISTACK_SSL_KEY"]
     config.keep_alive_timeout = 75
     config.graceful_timeout = 0.5
     config.loglevel = "WARNING"
@@ -57,8 +61,15 @@ def main() -> None:
     listener = _listen()
     port = listener.getsockname()[1]
     prepare_environment(settings, port=port)
+    scheme = "http"
+    if settings.enforce_iam:
+        # Bucket policies deny what is not sent over TLS. Imported here, as few accounts need it.
+        from operations.emulator.server.certificate import make_certificate
+
+        make_certificate(settings.work_directory)
+        scheme = "https"
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    asyncio.run(_serve(settings, listener, f"http://127.0.0.1:{port}"))
+    asyncio.run(_serve(settings, listener, f"{scheme}://127.0.0.1:{port}"))
 
 
 if __name__ == "__main__":

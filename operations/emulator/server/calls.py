@@ -15,6 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 from ministack.core.responses import get_account_id, get_region
+from ministack.core.tls import use_ssl_enabled
 
 _GONE = ("NotFound", "NoSuch", "does not exist", "Could not find", "cannot be found")
 _lock = threading.Lock()
@@ -22,7 +23,7 @@ _session = boto3.session.Session()
 
 
 def client(service: str, *, place: tuple[str, str] | None = None) -> Any:
-    """Client of one of our own services; it calls back over HTTP.
+    """Client of one of our own services; it calls back over the network.
 
     Use it on worker threads only, never on the event loop.
 
@@ -36,11 +37,12 @@ def client(service: str, *, place: tuple[str, str] | None = None) -> Any:
 
 @functools.cache
 def _client(service: str, region: str, account: str) -> Any:
+    scheme = "https" if use_ssl_enabled() else "http"
     with _lock:  # a boto3 session makes one client at a time
         return _session.client(
             service,
             region_name=region,
-            endpoint_url=f"http://127.0.0.1:{os.environ['GATEWAY_PORT']}",
+            endpoint_url=f"{scheme}://127.0.0.1:{os.environ['GATEWAY_PORT']}",
             aws_access_key_id=account,
             aws_secret_access_key="emulated",  # noqa: S106
             config=Config(

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from botocore.validate import ParamValidator
 from ministack import app
-from ministack.core import router
+from ministack.core import iam_actions, router
 
 Response = tuple[int, dict[str, str], bytes]
 Query = dict[str, list[str]]
@@ -43,6 +43,8 @@ def add_service(name: str, *, target_prefix: str, answer: Answer) -> None:
         return await asyncio.to_thread(answer, method, path, headers, content, query)
 
     app.SERVICE_HANDLERS[name] = handle
+    # Under its own name, or a role would be allowed whatever it asks of the service.
+    iam_actions.SERVICE_TO_IAM_NAMESPACE[name] = name
     router.SERVICE_PATTERNS[name] = {"target_prefixes": [target_prefix], "host_patterns": []}
 
 

@@ -19,6 +19,7 @@ class Settings:
         model_server_python: Interpreter of the model servers behind SageMaker endpoints.
         settle_seconds: How long a slow resource stays in its `...ing` state.
         announcement: File that the server writes its URL to once it listens.
+        enforce_iam: Whether a role may do no more than its policies say, over HTTPS.
     """
 
     region: str
@@ -27,6 +28,7 @@ class Settings:
     model_server_python: Path
     settle_seconds: float
     announcement: Path
+    enforce_iam: bool
 
 
 def parse(arguments: list[str]) -> Settings:
@@ -38,6 +40,7 @@ def parse(arguments: list[str]) -> Settings:
     parser.add_argument("--model-server-python", type=Path, required=True)
     parser.add_argument("--settle-seconds", type=float, required=True)
     parser.add_argument("--announcement", type=Path, required=True)
+    parser.add_argument("--enforce-iam", action="store_true")
     return Settings(**vars(parser.parse_args(arguments)))
 
 
@@ -65,5 +68,6 @@ def prepare_environment(settings: Settings, *, port: int) -> None:
             "DOCKER_HOST": f"unix://{scratch / 'no-docker.sock'}",
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_DEFAULT_REGION": settings.region,
+            "AUTH": str(settings.enforce_iam).lower(),
         }
     )

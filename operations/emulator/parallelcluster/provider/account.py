@@ -5,8 +5,7 @@ systems. What an emulator cannot know comes from the snapshots of AWS's answers 
 instance types, and in which zones they are offered.
 """
 
-# mypy: disable-error-code="import-not-found,misc"
-# ParallelCluster is in the emulator's environment only.
+# mypy: disable-error-code="misc"
 
 from __future__ import annotations
 
@@ -18,13 +17,16 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import boto3
 from pcluster import utils
 from pcluster.aws.aws_api import AWSApi
-from pcluster.aws.aws_resources import ImageInfo, InstanceTypeInfo
+from pcluster.aws.aws_resources import CapacityReservationInfo, ImageInfo, InstanceTypeInfo
 from pcluster.aws.common import AWSClientError, Cache
 from pcluster.aws.ec2 import Ec2Client
 from pcluster.validators.s3_validators import UrlValidator
 
+# `<this><reservation id>` holds what DescribeCapacityReservations would say, as JSON.
+RESERVATIONS = "/emulated-account/capacity-reservations/"
 _ROOT_VOLUME_GIB = 45  # of the official images of 3.16.1
 
 
@@ -81,6 +83,28 @@ class EmulatedEc2(Ec2Client):
                 if ami_id == self.get_official_image_id(system, architecture):
                     return ImageInfo(_official_image(ami_id, system, architecture))
         return super().describe_image(ami_id)
+
+    def describe_capacity_reservations(
+        self, capacity_reservation_ids: list[str]
+    ) -> list[CapacityReservationInfo]:
+        """Reservations, which EC2 here does not keep: a parameter of each id describes it."""
+        if not capacity_reservation_ids:
+            return []
+        names = {f"{RESERVATIONS}{wanted}": wanted for wanted in capacity_reservation_ids}
+        found = boto3.client("ssm").get_parameters(Names=list(names))["Parameters"]
+        if len(found) < len(names):
+            missing = set(names) - {one["Name"] for one in found}
+            raise AWSClientError(
+                "describe_capacity_reservations",
+                f"The capacity reservation {', '.join(map(names.__getitem__, sorted(missing)))} "
+                "does not exist",
+                "InvalidCapacityReservationId.NotFound",
+            )
+        return [CapacityReservationInfo(json.loads(one["Value"])) for one in found]
+
+    def describe_capacity_block_status(self, capacity_block_ids: list[str]) -> list[Any]:
+        """Nothing is known of the health of a block that is not there."""
+        return []
 
     def get_supported_az_for_instance_types(
         self, instance_types: list[str]

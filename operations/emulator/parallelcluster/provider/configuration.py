@@ -1,8 +1,5 @@
 """A cluster's configuration under ParallelCluster's own schema, validators and update rules."""
 
-# mypy: disable-error-code="import-not-found"
-# ParallelCluster is in the emulator's environment only.
-
 from __future__ import annotations
 
 import copy
@@ -84,9 +81,10 @@ def check(
 class _RunningCluster:
     """What the update rules ask of a cluster: here its fleet always runs."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, login_nodes: bool) -> None:
         self.name = name
         self.stack_name = name
+        self._login_nodes = login_nodes
 
     def has_running_capacity(self, updated_value: bool = False) -> bool:
         return True
@@ -94,12 +92,13 @@ class _RunningCluster:
     def has_running_login_nodes(
         self, updated_value: bool = False, pool_name: str | None = None
     ) -> bool:
-        return True
+        return self._login_nodes
 
 
 def refused_changes(name: str, old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The changes that a running cluster does not take, each with reason and way out."""
-    allowed, rows = ConfigPatch(_RunningCluster(name), old, new).check()
+    running = _RunningCluster(name, login_nodes="LoginNodes" in old)
+    allowed, rows = ConfigPatch(running, old, new).check()
     if allowed:
         return []
     header, *changes = rows

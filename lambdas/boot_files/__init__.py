@@ -1,0 +1,1 @@
+"""Puts boot scripts where nodes find them."""

@@ -1,0 +1,1 @@
+"""Keeps other clusters from harm, and the network in place until the last node has gone."""
