@@ -92,6 +92,8 @@ def _findings(report: Path) -> Iterator[tuple[str, str]]:
     if not report.is_file():
         return
     for plugin in json.loads(report.read_text())["pluginReports"]:
+        if plugin["pluginName"] != "AwsSolutions":
+            continue  # our own warnings are reported there too
         for violation in plugin["violations"]:
             for construct in violation["violatingConstructs"]:
                 yield violation["ruleName"], construct["constructPath"]

@@ -61,6 +61,7 @@ REFUSED = {
     "another system": ("[cluster]\nos = 'ubuntu2204'\n", "Os"),
     "an own image": ("[cluster]\ncustom_ami = 'ami-0123456789abcdef0'\n", "CustomAmi"),
     "a larger head volume": ("[cluster.head_node]\nroot_volume_gib = 900\n", "Size"),
+    "time to boot": ("[cluster]\nbootstrap_minutes = 45\n", "HeadNodeBootstrapTimeout"),
     "idle time": ("[cluster]\nscaledown_minutes = 60\n", "ScaledownIdletime"),
     "fewer nodes, drained": (QUEUE.format(type="trn1.32xlarge", count=1), "MaxCount"),
 }
