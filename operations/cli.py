@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,9 @@ from operations.rehearsal.rehearse import rehearse
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line and run one command; ends with its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal need not know the CDK CLI's symbols
     chosen = _parser().parse_args(arguments)
     if chosen.command == "rehearse":
         status = rehearse(exit_with_parent=chosen.exit_with_parent)
@@ -58,3 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     subparsers.add_parser("settings", help="show every option of the settings")
     return parser
+
+
+if __name__ == "__main__":
+    main()

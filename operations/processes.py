@@ -61,7 +61,9 @@ class Child:
     ) -> None:
         self._patience = grace_seconds + _MARGIN_SECONDS
         read_end, self._lifeline = os.pipe()
-        supervised = [sys.executable, "-I", str(_SUPERVISOR), str(read_end), str(grace_seconds)]
+        self._group, group_end = os.pipe()
+        pipes = (read_end, group_end)
+        supervised = [sys.executable, "-I", str(_SUPERVISOR), *map(str, pipes), str(grace_seconds)]
         try:
             self._supervisor = subprocess.Popen(
                 [*supervised, *(str(part) for part in command)],
@@ -70,14 +72,16 @@ class Child:
                 stderr=subprocess.STDOUT,
                 env=None if env is None else dict(env),
                 cwd=cwd,
-                pass_fds=(read_end,),
+                pass_fds=pipes,
                 start_new_session=True,  # Ctrl-C of the terminal reaches us alone; we end the child
             )
         except BaseException:
             self._cut_lifeline()
+            self._read_group()
             raise
         finally:
-            os.close(read_end)
+            for pipe in pipes:
+                os.close(pipe)
 
     @property
     def exit_status(self) -> int | None:
@@ -97,6 +101,18 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._supervisor.pid, signal.SIGKILL)
             self._supervisor.wait()
+        group = self._read_group()
+        if group and self._supervisor.returncode < 0:  # killed, and so could not end the group
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+
+    def _read_group(self) -> int | None:
+        """Id of the child's process group, told once; None when it was told or never started."""
+        pipe, self._group = self._group, -1
+        if pipe < 0:
+            return None
+        with os.fdopen(pipe) as stream:
+            return int(stream.read() or 0) or None
 
     def _cut_lifeline(self) -> None:
         lifeline, self._lifeline = self._lifeline, -1

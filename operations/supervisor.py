@@ -4,7 +4,10 @@ A script, run by path with nothing but the standard library. It is told of its s
 pipe: the starter holds the write end, so the read end reaches end of file when the starter closes
 it, ends, or is killed with SIGKILL. POSIX only, and nothing of it is peculiar to Linux.
 
-    python supervisor.py READ_FD GRACE_SECONDS COMMAND [ARGUMENT ...]
+    python supervisor.py READ_FD WRITE_FD GRACE_SECONDS COMMAND [ARGUMENT ...]
+
+The id of the command's process group is written to the second pipe, for a starter that must end it
+without this supervisor.
 
 The exit status is the command's own; 128 + n when signal n ended it; 127 when it cannot be started.
 """
@@ -49,13 +52,17 @@ def end(group: int, grace_seconds: float) -> None:
 
 def main(arguments: list[str]) -> int:
     """Start the command in a group of its own; return its exit status."""
-    starter, grace_seconds, command = int(arguments[0]), float(arguments[1]), arguments[2:]
+    starter, group = int(arguments[0]), int(arguments[1])
+    grace_seconds, command = float(arguments[2]), arguments[3:]
     os.set_inheritable(starter, False)
+    os.set_inheritable(group, False)
     try:
         child = subprocess.Popen(command, start_new_session=True)
     except OSError as problem:
         print(f"cannot start {command[0]}: {problem.strerror}", file=sys.stderr, flush=True)
         return 127
+    os.write(group, str(child.pid).encode())
+    os.close(group)
 
     def end_child(*_: object) -> None:
         end(child.pid, grace_seconds)

@@ -30,6 +30,15 @@ _NEEDED_BYTES = 200 * 2**20
 _BULK = ("scratch", "sagemaker/*/containers", "sagemaker/*/downloads")
 
 
+def _misleads(variable: str) -> bool:
+    """Whether a variable of the user could lead a child away from this account or checkout."""
+    return (
+        variable.startswith("AWS_")
+        or variable.lower().endswith("_proxy")
+        or variable in ("PYTHONHOME", "PYTHONPATH", "PYTHONSAFEPATH")
+    )
+
+
 class EmulatorError(Exception):
     """The emulated account cannot be started, or has ended; the message says what to do."""
 
@@ -93,9 +102,10 @@ class Emulator:
     def environment(self) -> dict[str, str]:
         """The whole environment of a process that is to see this account and no other.
 
-        It is ours without any AWS setting of the user (profiles, keys, files), plus the account's.
+        It is ours without any AWS setting of the user (profiles, keys, files), without proxies,
+        which know no 127.0.0.1, and without what sends Python elsewhere; plus the account's.
         """
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        kept = {name: value for name, value in os.environ.items() if not _misleads(name)}
         if self._enforce_iam:
             trusted = str(self._certificate)
             kept |= {"AWS_CA_BUNDLE": trusted, "NODE_EXTRA_CA_CERTS": trusted}
@@ -127,7 +137,11 @@ class Emulator:
                 verify=str(self._certificate) if self._enforce_iam else None,
                 aws_access_key_id="test",
                 aws_secret_access_key="test",  # noqa: S106
-                config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
+                config=Config(
+                    s3={"addressing_style": "path"},
+                    retries={"total_max_attempts": 1},
+                    proxies={},  # not even those of the user's environment
+                ),
             )
 
     def __enter__(self) -> Self:

@@ -31,8 +31,8 @@ class Step:
     def status(self, text: str) -> None:
         """Show what the step is at, where the output is a terminal."""
         if self.live:
-            width = max(_terminal_width() - len(self._head()) - 3, 10)
-            self.stream.write(f"\r\x1b[K{self._head()}  {text[:width]}")
+            width = shutil.get_terminal_size().columns - 1
+            self.stream.write("\r\x1b[K" + f"{self._head()}  {text}"[:width])
             self.stream.flush()
 
     def _head(self) -> str:
@@ -77,7 +77,3 @@ class Progress:
             step.finish(time.monotonic() - start, outcome="FAILED")
             raise
         step.finish(time.monotonic() - start, outcome="ok")
-
-
-def _terminal_width() -> int:
-    return shutil.get_terminal_size().columns

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -61,6 +63,9 @@ def rehearse(*, recipe: Recipe = FULL, runs: Path = RUNS, exit_with_parent: bool
         print(f"\nrehearsal failed: the emulated account did not answer: {error}")
         return 1
     except OSError as error:
+        if error.errno in (errno.EPIPE, errno.EIO):
+            _forget_output()  # the reader or the terminal has gone: as good as Ctrl-C
+            return 130
         print(f"\nrehearsal failed: {error.strerror}: {error.filename or ''}")
         return 1
     return 0
@@ -109,6 +114,12 @@ def _only_run(runs: Path) -> Iterator[Path]:
         folder = runs / time.strftime("run-%Y%m%d-%H%M%S")
         folder.mkdir()
         yield folder
+
+
+def _forget_output() -> None:
+    """Let nothing that is still buffered raise again when the interpreter ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
 
 
 def _interrupt(*_: object) -> None:

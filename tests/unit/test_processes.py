@@ -77,6 +77,16 @@ def test_closing_a_child_ends_it_and_its_own_children(tmp_path: Path) -> None:
     assert child.exit_status == 128 + signal.SIGKILL
 
 
+def test_a_killed_supervisor_does_not_save_its_child(tmp_path: Path) -> None:
+    child = Child(command(tmp_path / "told"), log=tmp_path / "log", grace_seconds=0.2)
+    members = family(tmp_path / "told")
+    os.kill(child._supervisor.pid, signal.SIGKILL)
+    child.wait()
+    assert not any(gone(member) for member in members)
+    child.close()
+    eventually(lambda: all(gone(member) for member in members))
+
+
 def test_an_exception_in_the_block_ends_the_child(tmp_path: Path) -> None:
     child = Child(command(tmp_path / "told"), log=tmp_path / "log", grace_seconds=0.2)
     with pytest.raises(KeyboardInterrupt), child:
