@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 - a script beside its data, not a package
 """Run a command while no other does under the same lock file: exclusively.py LOCK COMMAND...
 
 The command and all that it starts hold the lock: what a killed set-up left running is waited for.
