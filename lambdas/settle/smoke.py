@@ -8,12 +8,13 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from settle.fault import Fault, told_by_container
 from shared.manifest import Smoke
 
 _ANSWERED_BADLY = ("ModelError", "ModelNotReadyException", "InternalDependencyException")
 
 
-def mismatch(runtime: Any, endpoint_name: str, smoke: Sequence[Smoke]) -> str | None:
+def mismatch(runtime: Any, endpoint_name: str, smoke: Sequence[Smoke]) -> Fault | None:
     """Send all texts in one request; None if every label is as it was, else what was wrong.
 
     Errors that say nothing about the model, such as a missing right, pass through.
@@ -30,11 +31,21 @@ def mismatch(runtime: Any, endpoint_name: str, smoke: Sequence[Smoke]) -> str | 
     except ClientError as error:
         if error.response["Error"]["Code"] not in _ANSWERED_BADLY:
             raise
-        status = error.response.get("OriginalStatusCode", "no status")
+        status = error.response.get("OriginalStatusCode")
         said = str(error.response.get("OriginalMessage") or error.response["Error"].get("Message"))
-        return f"the model failed on the manifest's texts: {status}: {said[:300]}"
+        shown = "no status" if status is None else status
+        return told_by_container(
+            f"the model failed on the manifest's texts: {shown}: {said[:300]}", status=status
+        )
     except BotoCoreError as error:
-        return f"the model gave no answer to the manifest's texts: {error}"
+        return Fault(
+            reason=f"the model gave no answer to the manifest's texts: {error}", of_model=False
+        )
+    problem = _difference(content, smoke)
+    return Fault(reason=problem, of_model=True) if problem else None
+
+
+def _difference(content: bytes, smoke: Sequence[Smoke]) -> str | None:
     try:
         answers: list[Any] = json.loads(content)
         labels = [answer["label"] for answer in answers]

@@ -37,7 +37,7 @@ class _Verdict:
     place: Place | None = None
     previous_model_url: str = ""
     archive_etag: str = ""
-    final: bool = True
+    final: bool = False
     problems: list[archive.Problem] = field(default_factory=list)
 
     def refuse(self, reason: str, message: str) -> None:
@@ -48,13 +48,16 @@ class _Verdict:
         decision: Literal["roll-out", "refuse", "nothing-to-do", "wait"],
         reason: str,
         problems: list[str] | None = None,
+        *,
+        tell: bool = False,
     ) -> dict[str, Any]:
         place = self.place
         return {
             "decision": decision,
             "reason": reason,
             "problems": problems or [],
-            "final": decision == "refuse" and self.final,
+            "final": self.final,
+            "tell": tell,
             "announcement": self.announcement.sequencer,
             "bucket": self.announcement.bucket,
             "manifest_key": self.announcement.key,
@@ -85,7 +88,9 @@ class Judge:
         """Return the decision, its reason (a stable word) and every problem (sentences).
 
         `wait` says that the stack is busy: what serves is not known yet. A refusal is `final`
-        where it speaks about the bytes of this digest; else the same digest may be tried again.
+        where it speaks about the bytes of this digest; gate, serving image, manifest and what
+        serves can change, and then the same digest may be tried again. `nothing-to-do` with `tell`
+        is the end of this model; without it another run has told the end, or will.
 
         Raises:
             AnnouncementProblem: the event names no object.
@@ -98,7 +103,6 @@ class Judge:
             or place.bucket != settings.model_bucket
             or place.model_name != settings.model_name
         ):
-            result.final = False
             result.refuse(
                 "wrong-place",
                 f"got s3://{announcement.bucket}/{announcement.key}, allowed: s3://"
@@ -119,7 +123,12 @@ class Judge:
 
         found = read_small(self._s3, place.bucket, place.manifest_key, MAXIMUM_BYTES)
         if found is None:
-            return result.answer("nothing-to-do", "manifest-gone")
+            return result.answer(
+                "nothing-to-do",
+                "manifest-gone",
+                [f"manifest-gone: s3://{place.bucket}/{place.manifest_key} does not exist"],
+                tell=True,
+            )
         content, etag = found
         if announcement.etag and announcement.etag != etag:
             # The manifest was put again since, and that put sent an event of its own.
@@ -127,7 +136,6 @@ class Judge:
         try:
             manifest = parse(content)
         except ManifestProblem as error:
-            result.final = False
             result.problems = [
                 archive.Problem(reason="manifest-invalid", message=text) for text in error.problems
             ]
@@ -153,14 +161,12 @@ class Judge:
             ("archive.sha256", manifest.archive_sha256, place.digest),
         ):
             if got != allowed:
-                result.final = False
-                result.refuse(
+                    result.refuse(
                     "manifest-elsewhere",
                     f"{name}: got {got!r}, allowed where this manifest lies: {allowed!r}",
                 )
         if manifest.created > now + _CLOCK_SKEW:
             # It would look newer than every model that comes after it.
-            result.final = False
             result.refuse("created-in-future", f"created: got {manifest.created}, now is {now}")
         for name, needed, has in (
             ("torch", manifest.requires_torch, settings.serving_torch),
@@ -183,8 +189,6 @@ class Judge:
         facts = head(self._s3, place.bucket, place.archive_key)
         integrity = list(_integrity(url, place, manifest, facts))
         if integrity or facts is None:
-            # These bytes are not this digest's: the right ones may still come.
-            result.final = False
             result.problems += integrity
             return
         etag = facts["ETag"].strip('"')
@@ -193,7 +197,9 @@ class Judge:
                 Bucket=place.bucket, Key=place.archive_key, IfMatch=facts["ETag"]
             )
             with answer["Body"] as body:
-                result.problems += archive.check(body)
+                wrong = archive.check(body)
+            result.final = bool(wrong)
+            result.problems += wrong
         result.archive_etag = etag
 
     def _compare(self, result: _Verdict, manifest: Manifest, stack: StackFacts) -> dict[str, Any]:
@@ -205,7 +211,11 @@ class Judge:
             return result.answer(
                 "nothing-to-do",
                 "older-than-served",
-                [f"created {manifest.created}, what serves was created {served.created}"],
+                [
+                    f"older-than-served: created {manifest.created}, "
+                    f"what serves was created {served.created}"
+                ],
+                tell=True,
             )
         same_test = (manifest.model_name, manifest.evaluation_set) == (
             served.model_name,

