@@ -27,6 +27,10 @@ class NetworkStack(Stack):
         self.network = self._network(settings)
         if not network.nat:
             self.network.add_interface_endpoints(interface_services(settings), cidr=network.cidr)
+        if network.imported is None and self.network.public_subnet is not None:
+            # Exported whether the head node is public or not: an export that went with that choice
+            # could not be taken back while the deployed cluster still imports it.
+            self.export_value(self.network.public_subnet.subnet_id)
         CfnOutput(self, "VpcId", value=self.network.vpc.vpc_id)
         CfnOutput(self, "PrivateSubnetId", value=self.network.private_subnet.subnet_id)
 

@@ -60,3 +60,19 @@ def test_every_acceptance_is_used_and_says_why(synthesized: Get) -> None:
                     for rule, path in environment.findings
                 )
     assert [key for key, seen in used.items() if not seen] == []
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_no_role_may_do_everything_of_a_service(name: str, synthesized: Get) -> None:
+    kinds = ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::Role")
+    count = 0
+    for stack, logical_id, resource in synthesized(name).resources(*kinds):
+        body = resource["Properties"]
+        inline = [policy["PolicyDocument"] for policy in body.get("Policies", [])]
+        for document in [*inline, *filter(None, [body.get("PolicyDocument")])]:
+            for statement in document["Statement"]:
+                actions = statement["Action"]
+                for action in [actions] if isinstance(actions, str) else actions:
+                    count += 1
+                    assert not action.endswith(":*") and action != "*", (stack, logical_id)
+    assert count > 50

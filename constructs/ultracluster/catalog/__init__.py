@@ -20,8 +20,3 @@ __all__ = [
     "ServingImage",
     "load_catalog",
 ]
-
-
-def instance_type(name: str) -> InstanceType | None:
-    """The row of an EC2 type in the catalog as shipped."""
-    return load_catalog().instance_type(name)

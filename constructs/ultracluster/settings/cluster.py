@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from ultracluster.catalog import PARALLELCLUSTER_VERSION
 from ultracluster.settings.queues import Queue
 from ultracluster.settings.section import Arn, Section
 
@@ -54,7 +55,7 @@ class Accounting(Section):
 class Cluster(Section):
     """`[cluster]`: a Slurm cluster made by AWS ParallelCluster."""
 
-    version: str = "3.16.1"
+    version: str = PARALLELCLUSTER_VERSION
     """ParallelCluster version; a running cluster never changes it."""
     os: Os = "ubuntu2404"
     """Operating system of every node."""
