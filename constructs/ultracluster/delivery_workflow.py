@@ -38,6 +38,11 @@ def _if(expression: str) -> sfn.Condition:
 
 
 _GAVE_UP = {"outcome": "failed", "reason": _get("'gave up waiting: ' & $reason")}
+_OVERTAKEN = {
+    "outcome": "nothing-to-do",
+    "reason": "overtaken",
+    "run": _get("$merge([$run, {'problems': ['overtaken: ' & $reason]}])"),
+}
 _NOT_ROLLED_BACK = "$reason & '; and it was not rolled back: ' & "
 
 
@@ -68,7 +73,7 @@ class DeliveryWorkflow(Construct):
         self._nothing_to_do = sfn.Pass.jsonata(
             self,
             "NothingToDo",
-            comment="Seen before, older than what serves, or overtaken: nothing changed",
+            comment="Serves already, has its verdict, or was announced again: another run tells",
             outputs={"outcome": "nothing-to-do", "reason": _get("$reason")},
         )
         roll_back = self._rolling_back(roll_out, settle)
@@ -80,6 +85,7 @@ class DeliveryWorkflow(Construct):
                 "operation": {},
                 "reason": "",
                 "outcome": "failed",
+                "final": False,
                 "checkedArchive": "",
                 "turns": 0,
                 "looks": 0,
@@ -105,6 +111,7 @@ class DeliveryWorkflow(Construct):
             assign={
                 "run": _get("$states.result.Payload"),
                 "reason": _get("$states.result.Payload.reason"),
+                "final": _get("$states.result.Payload.final"),
                 "checkedArchive": _get("$states.result.Payload.archive_etag"),
             },
             on_error=self._record,
@@ -133,6 +140,7 @@ class DeliveryWorkflow(Construct):
             },
             assign={
                 "reason": _get("$states.result.Payload.reason"),
+                "final": _get("$states.result.Payload.final"),
                 "outcome": "rolled-back",
             },
             # A model that could not be looked at must not stay.
@@ -147,6 +155,7 @@ class DeliveryWorkflow(Construct):
             .when(_if(_is("decision", "refuse")), self._record, assign={"outcome": "refused"})
             .when(self._may_wait(_is("decision", "wait"), "turns"), turn)
             .when(_if(_is("decision", "wait")), self._record, assign=_GAVE_UP)
+            .when(_if("$states.input.tell"), self._record, assign={"outcome": "nothing-to-do"})
         )
         ask.next(
             self._choice("RollOutAnswered", otherwise=self._nothing_to_do)
@@ -157,7 +166,7 @@ class DeliveryWorkflow(Construct):
         look.next(
             self._choice("Settled", otherwise=roll_back)
             .when(_if(_is("status", "settled")), self._record, assign={"outcome": "serving"})
-            .when(_if(_is("status", "overtaken")), self._nothing_to_do)
+            .when(_if(_is("status", "overtaken")), self._record, assign=_OVERTAKEN)
             .when(self._may_wait(_is("status", "waiting"), "looks"), watch)
             .when(_if(_is("status", "waiting")), roll_back, assign=_GAVE_UP)
             .when(_if("$states.input.undone"), self._record)
@@ -220,6 +229,7 @@ class DeliveryWorkflow(Construct):
             payload={
                 "outcome": _get("$outcome"),
                 "reason": _get("$reason"),
+                "final": _get("$final"),
                 "run": _get("$run"),
                 "input": _get("$states.context.Execution.Input"),
                 "execution": _get("$states.context.Execution.Id"),

@@ -174,3 +174,47 @@ def test_rules_are_all_reported_together(tmp_path: Path) -> None:
 def test_own_image_in_the_region_is_accepted(tmp_path: Path) -> None:
     image = "111122223333.dkr.ecr.us-west-2.amazonaws.com/own@sha256:" + "a" * 64
     load(tmp_path, GOOD + f'[endpoint]\nimage = "{image}"\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (GOOD + "max_count = " + "9" * 5000, "not valid TOML: Exceeds the limit"),
+        ("a = " + "[" * 20_000, "not valid TOML"),
+        ("a = " + "{b=" * 20_000, "not valid TOML"),
+        (GOOD + "max_count = " + "9" * 40, "max_count: got 9"),
+        (
+            GOOD + "[endpoint]\ninstance_count = 1000000000000\n",
+            "instance_count: got 1000000000000",
+        ),
+        (GOOD.replace("[aws]", '[aws]\naccount = "١٢٣٤٥٦٧٨٩٠١٢"'), "aws.account: got"),
+        (GOOD.replace("[network]", '[network]\ncidr = "١٠.0.0.0/16"'), "network.cidr: got"),
+        (GOOD.replace("[network]", '[network]\ncidr = "999.0.0.0/16"'), "network.cidr: got"),
+        (GOOD.replace("[network]", '[network]\ncidr = "10.0.0.1/16"'), "has host bits set"),
+        (GOOD.replace("[network]", '[network]\ncidr = "8.8.0.0/16"'), "a part of 10.0.0.0/8"),
+        (GOOD.replace("[network]", '[network]\ncidr = "127.0.0.0/16"'), "a part of 10.0.0.0/8"),
+        (GOOD + '[endpoint]\ninstance_type = "ml.c7g.bogus"\n', "needs ml.FAMILY.SIZE"),
+        ('environment = "dev"\n' + GOOD, "environment: unknown key"),
+        ('aws = "x"\n', "aws: got 'x'; it should be a table"),
+        ("name = '" + "z" * 5000 + "'\n" + GOOD, "(5002 characters)"),
+        ("", "cluster: missing; add it"),
+    ],
+)
+def test_what_no_one_would_write_is_one_clear_line_too(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    message = refusal(tmp_path, text)
+    assert told in message
+    assert max(map(len, message.splitlines())) < 600
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    (tmp_path / "team.toml").write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
+    assert load_settings("team", tmp_path).environment == "team"
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "folder"])
+def test_what_is_no_file_is_said_to_be_none(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(SettingsError, match="does not exist; environments here: none"):
+        load_settings(name, tmp_path)

@@ -12,6 +12,10 @@ from ultracluster.settings import Settings
 
 # AWS keeps five addresses of each subnet.
 AWS_KEEPS = 5
+# RFC 1918, and RFC 6598 which AWS allows beside it (VPC User Guide, "VPC CIDR blocks").
+PRIVATE_RANGES = tuple(
+    map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
+)
 PUBLIC_ADDRESSES = 64
 ENDPOINT_ADDRESSES = 16
 _DIRECTIONS = {
@@ -60,6 +64,11 @@ def subnets_fit_into_the_vpc(settings: Settings, catalog: Catalog) -> Problems:
         vpc = ipaddress.IPv4Network(network.cidr)
     except ValueError as error:
         yield Problem("network.cidr", f"got {network.cidr!r}; {error}")
+        return
+    # Public addresses would hide the hosts that own them, the registries' perhaps among them.
+    if not any(vpc.subnet_of(private) for private in PRIVATE_RANGES):
+        ranges = ", ".join(map(str, PRIVATE_RANGES))
+        yield Problem("network.cidr", f"got {network.cidr!r}; allowed: a part of {ranges}")
         return
     if network.imported is not None:
         return

@@ -42,7 +42,7 @@ class LoginNodes(Section):
 class Accounting(Section):
     """`[cluster.accounting]`: a MySQL-compatible database for Slurm's accounting."""
 
-    uri: str = Field(pattern=r"^[a-zA-Z0-9.-]+(:\d{1,5})?$")
+    uri: str = Field(pattern=r"^[a-zA-Z0-9.-]+(:[0-9]{1,5})?$")
     """Host and port of the database, reachable from the private subnet."""
     user_name: str = Field(min_length=1)
     """User of the database."""

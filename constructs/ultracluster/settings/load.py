@@ -61,8 +61,9 @@ def read_draft(environment: str, directory: Path) -> Draft:
         SettingsError: the file is missing or is not TOML.
     """
     path = _path_of(environment, directory)
-    if not path.is_file():
-        names = (file.relative_to(directory) for file in directory.rglob("*.toml"))
+    if not _is_file(path):
+        files = (file for file in directory.rglob("*.toml") if file.is_file())
+        names = (file.relative_to(directory) for file in files)
         known = ", ".join(sorted(str(name.with_suffix("")) for name in names)) or "none"
         raise SettingsError(
             f"no settings for environment {environment!r}: {path} does not exist; "
@@ -110,6 +111,13 @@ def _path_of(environment: str, directory: Path) -> Path:
     return directory / f"{environment}.toml"
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for any file
+        return False
+
+
 def _read_toml(path: Path) -> dict[str, Any]:
     """A TOML file, refused where a key stands twice.
 
@@ -117,12 +125,15 @@ def _read_toml(path: Path) -> dict[str, Any]:
         SettingsError: it cannot be read, or is another kind of file.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         return tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read as text: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path}: not valid TOML: {error}{_other_format(text)}") from None
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond Python's limits
+        reason = str(error).split(";")[0]  # the rest is advice to programmers
+        raise SettingsError(f"{path}: not valid TOML: {reason}") from None
 
 
 def _other_format(text: str) -> str:
@@ -150,8 +161,27 @@ def _problems(error: ValidationError) -> Iterator[str]:
         elif item["type"] == "missing":
             yield f"{path}: missing; add it"
         else:
-            message = item["msg"][0].lower() + item["msg"][1:]
-            yield f"{path}: got {item['input']!r}; {message}{_meaning(item['loc'])}"
+            yield f"{path}: got {_short(item['input'])}; {_wanted(item)}{_meaning(item['loc'])}"
+
+
+def _wanted(item: ErrorDetails) -> str:
+    """What is allowed, in the words of TOML."""
+    limits = item.get("ctx", {})
+    match item["type"]:
+        case "model_type" | "dict_type":
+            return "it should be a table"
+        case "tuple_type" | "list_type":
+            return "it should be a list"
+        case "too_short":
+            return f"it should have {limits['min_length']} item(s) or more"
+        case "too_long":
+            return f"it should have {limits['max_length']} items at most"
+    return item["msg"][0].lower() + item["msg"][1:]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
 
 def _inside(location: tuple[int | str, ...], outer: tuple[int | str, ...]) -> bool:

@@ -18,9 +18,9 @@ LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731,
 class Aws(Section):
     """`[aws]`: where the environment lives."""
 
-    region: str = Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")
+    region: str = Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")
     """Region of every stack."""
-    account: str | None = Field(default=None, pattern=r"^\d{12}$")
+    account: str | None = Field(default=None, pattern=r"^[0-9]{12}$")
     """Twelve digits; unset takes the account of the credentials at deploy."""
     permissions_boundary: Arn | None = None
     """Managed policy that bounds every role made here."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ultracluster.settings.section import AzId, Section
 
-Cidr = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$")]
+Cidr = Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$")]
 SubnetId = Annotated[str, Field(pattern=r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$")]
 
 
@@ -40,7 +40,9 @@ class Network(Section):
     """An AZ *id* such as usw2-az4: AZ names differ from account to account."""
     second_az_id: AzId | None = None
     """Another zone with a private subnet, for queues or an endpoint that name it."""
-    cidr: str = Field(default="10.0.0.0/16", pattern=r"^\d{1,3}(\.\d{1,3}){3}/(1[6-9]|2[0-2])$")
+    cidr: str = Field(
+        default="10.0.0.0/16", pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/(1[6-9]|2[0-2])$"
+    )
     """IPv4 range of the VPC, /16 to /22."""
     private_mask: int = Field(default=23, ge=17, le=26)
     """Size of a private subnet: /23 has 507 free addresses, /20 has 4091."""

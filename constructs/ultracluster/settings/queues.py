@@ -36,7 +36,7 @@ class Queue(Section):
     """Further types with the same vCPUs that may be used where the first is not to be had."""
     min_count: int = Field(default=0, ge=0)
     """Nodes that run, and bill, all the time; with 0 creation needs no capacity."""
-    max_count: int = Field(default=2, ge=1)
+    max_count: int = Field(default=2, ge=1, le=100_000)
     """Nodes that Slurm may power up."""
     capacity_type: CapacityType = "ondemand"
     """How nodes are bought; a capacity block needs `reservation`."""

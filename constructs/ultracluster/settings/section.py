@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$|^[a-z]$")]
-AzId = Annotated[str, Field(pattern=r"^[a-z]{2,6}\d-az\d$")]
-Arn = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:(\d{12}|aws)?:.+$")]
+AzId = Annotated[str, Field(pattern=r"^[a-z]{2,6}[0-9]-az[0-9]$")]
+Arn = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:([0-9]{12}|aws)?:.+$")]
 
 
 class Section(BaseModel):

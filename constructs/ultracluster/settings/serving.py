@@ -14,7 +14,7 @@ class Endpoint(Section):
     """Only manifests under models/<model_name>/ are delivered."""
     instance_type: str = "ml.c7g.4xlarge"
     """SageMaker type of a Graviton family."""
-    instance_count: int = Field(default=1, ge=1)
+    instance_count: int = Field(default=1, ge=1, le=1000)
     """Instances behind the endpoint."""
     image: str | None = None
     """URI of an own arm64 image; unset takes AWS's PyTorch image from the catalog."""
