@@ -13,7 +13,7 @@ from shared import verdict
 from shared.places import NO_MODEL, verdict_key
 from shared.stack import StackProblem, describe
 
-Outcome = Literal["serving", "refused", "rolled-back", "failed"]
+Outcome = Literal["serving", "refused", "rolled-back", "nothing-to-do", "failed"]
 
 _SUBJECT_LENGTH = 99
 
@@ -43,6 +43,7 @@ class Reporter:
         *,
         outcome: Outcome,
         reason: str,
+        final: bool,
         run: dict[str, Any],
         announced: dict[str, Any],
         execution: str,
@@ -51,32 +52,42 @@ class Reporter:
         """Write the verdict, if the run got as far as a digest, and publish one message.
 
         A `failed` run says nothing about its model, and so leaves an earlier verdict alone.
+        `nothing-to-do` is written and told only where the digest has no verdict yet.
+
+        Args:
+            outcome: how the run ended.
+            reason: a word or a sentence; the problems of `run`, where there are any, say more.
+            final: whether the same bytes would fail again.
+            run: as Validate answered it.
+            announced: input of the execution.
+            execution: its ARN.
+            now: the time that is written down.
         """
         digest = run.get("digest", "")
         reason = _readable(reason)
         problems = run.get("problems") or [reason]
-        final = outcome == "rolled-back" or (outcome == "refused" and run["final"])
+        final = final and outcome in ("refused", "rolled-back")
         serves = self._serves()
+        answer = {"outcome": outcome, "digest": digest, "reason": reason, "serves": serves}
         if digest and not (outcome == "failed" and self._judged(digest)):
-            verdict.write(
-                self._s3,
-                self._settings.model_bucket,
-                digest,
-                {
-                    "schema_version": 1,
-                    "digest": digest,
-                    "model_name": run["model_name"],
-                    "outcome": outcome,
-                    "final": final,
-                    "reason": run["reason"] if outcome == "refused" else reason,
-                    "problems": problems if outcome != "serving" else [],
-                    "model_url": run["model_url"],
-                    "previous_model_url": run["previous_model_url"],
-                    "announcement": run["announcement"],
-                    "execution": execution,
-                    "recorded": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                },
-            )
+            content = {
+                "schema_version": 1,
+                "digest": digest,
+                "model_name": run["model_name"],
+                "outcome": outcome,
+                "final": final,
+                "reason": run["reason"] if outcome == "refused" else reason,
+                "problems": problems if outcome != "serving" else [],
+                "model_url": run["model_url"],
+                "previous_model_url": run["previous_model_url"],
+                "announcement": run["announcement"],
+                "execution": execution,
+                "recorded": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            }
+            if outcome != "nothing-to-do":
+                verdict.write(self._s3, self._settings.model_bucket, digest, content)
+            elif not self._write_first(digest, content):
+                return answer
         name = f"model {self._settings.model_name} {digest[:12] or '(no digest)'}"
         why = "it passed every check" if outcome == "serving" else "\n  ".join(problems)
         lines = [
@@ -91,7 +102,29 @@ class Reporter:
             Subject=f"{name}: {_WHAT[outcome]}"[:_SUBJECT_LENGTH],
             Message="\n".join(lines) + "\n",
         )
-        return {"outcome": outcome, "digest": digest, "reason": reason, "serves": serves}
+        return answer
+
+    def _write_first(self, digest: str, content: dict[str, Any]) -> bool:
+        """Write the first verdict on a digest; False where another execution has written one.
+
+        S3 itself decides, since duplicates of one event end at the same time.
+        """
+        bucket = self._settings.model_bucket
+        try:
+            self._s3.put_object(
+                Bucket=bucket,
+                Key=verdict_key(digest),
+                Body=json.dumps(content, indent=2).encode(),
+                ContentType="application/json",
+                IfNoneMatch="*",
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "PreconditionFailed":
+                raise
+            # A retry of this execution finds its own verdict; its message may not have gone out.
+            earlier = verdict.read(self._s3, bucket, digest)
+            return earlier is not None and earlier["execution"] == content["execution"]
+        return True
 
     def _judged(self, digest: str) -> bool:
         earlier = verdict.read(self._s3, self._settings.model_bucket, digest)
@@ -109,7 +142,6 @@ class Reporter:
     def _advice(
         self, outcome: Outcome, final: bool, run: dict[str, Any], announced: dict[str, Any]
     ) -> str:
-        bucket = self._settings.model_bucket
         if outcome == "serving":
             return (
                 "nothing. to go back later, start the state machine with the manifest of the "
@@ -120,6 +152,13 @@ class Reporter:
                 "read the execution; once its cause is mended, start the state machine again with "
                 f"{json.dumps(announced)[:1500]}"
             )
+        again = {"bucket": run["bucket"], "key": run["manifest_key"]}
+        if outcome == "nothing-to-do":
+            return (
+                "nothing. if this model is wanted after all, publish it again; one that is older "
+                "than what serves needs the state machine started with "
+                f"{json.dumps({**again, 'intent': 'roll-back'})}"
+            )
         look = (
             f"read the endpoint's log /aws/sagemaker/Endpoints/{self._settings.endpoint_name}; "
             if outcome == "rolled-back"
@@ -128,7 +167,15 @@ class Reporter:
         if final:
             return (
                 f"{look}mend the model and publish it; these same bytes are tried again only "
-                f"after s3://{bucket}/{verdict_key(run['digest'])} was deleted"
+                f"after s3://{run['bucket']}/{verdict_key(run['digest'])} was deleted"
+            )
+        if outcome == "rolled-back":
+            if "intent" in announced:
+                again["intent"] = announced["intent"]
+            return (
+                f"{look}the model itself was not found at fault: mend what is named above, then "
+                "announce it again: publish it again, or start the state machine with "
+                f"{json.dumps(again)}"
             )
         return f"{look}mend what is named above and publish again"
 
@@ -137,6 +184,7 @@ _WHAT: dict[Outcome, str] = {
     "serving": "serves",
     "refused": "was refused, nothing changed",
     "rolled-back": "was rolled back",
+    "nothing-to-do": "was left out",
     "failed": "could not be delivered",
 }
 

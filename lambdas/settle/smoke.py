@@ -29,10 +29,11 @@ def mismatch(runtime: Any, endpoint_name: str, smoke: Sequence[Smoke]) -> Fault 
         with answer["Body"] as body:
             content = body.read()
     except ClientError as error:
-        if error.response["Error"]["Code"] not in _ANSWERED_BADLY:
+        response: Any = error.response
+        if response["Error"]["Code"] not in _ANSWERED_BADLY:
             raise
-        status = error.response.get("OriginalStatusCode")
-        said = str(error.response.get("OriginalMessage") or error.response["Error"].get("Message"))
+        status: int | None = response.get("OriginalStatusCode")
+        said = str(response.get("OriginalMessage") or response["Error"].get("Message"))
         shown = "no status" if status is None else status
         return told_by_container(
             f"the model failed on the manifest's texts: {shown}: {said[:300]}", status=status

@@ -161,7 +161,7 @@ class Judge:
             ("archive.sha256", manifest.archive_sha256, place.digest),
         ):
             if got != allowed:
-                    result.refuse(
+                result.refuse(
                     "manifest-elsewhere",
                     f"{name}: got {got!r}, allowed where this manifest lies: {allowed!r}",
                 )
@@ -198,6 +198,7 @@ class Judge:
             )
             with answer["Body"] as body:
                 wrong = archive.check(body)
+            # The checksum has shown that these bytes are this digest's, now and for ever.
             result.final = bool(wrong)
             result.problems += wrong
         result.archive_etag = etag

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lambdas.account import Account
-from tests.unit.lambdas.fakes import (
-    configuration,
-    labels_of,
-)
+from tests.unit.lambdas.fakes import UNHEALTHY, configuration, labels_of
 from tests.unit.lambdas.models import BUCKET, Published, good_archive, pack, publish
 
 
@@ -86,6 +84,57 @@ def test_a_newer_event_and_then_an_older_one(account: Account) -> None:
     account.run(new.event)
     assert account.run(old.event).output["outcome"] == "nothing-to-do"
     assert account.updates == [new.url]
+    assert account.verdict(old)["outcome"] == "nothing-to-do"
+    assert account.verdict(old)["reason"] == "older-than-served"
+    assert "why: older-than-served: created" in account.sns.messages[-1]
+    assert f"serves now: {new.url}" in account.sns.messages[-1]
+
+
+def test_an_older_model_that_is_announced_often_is_told_once(account: Account) -> None:
+    old, new = publish(account.s3), newer(account, "new")
+    account.run(new.event)
+    runs = [*account.together(old.event, old.event), account.run(old.event)]
+    asked = {"bucket": BUCKET, "key": old.manifest_key}
+    runs.append(account.run(asked))
+    assert [run.output["outcome"] for run in runs] == ["nothing-to-do"] * 4
+    assert len(account.sns.messages) == 2
+
+
+def test_a_model_that_serves_is_not_told_again(account: Account) -> None:
+    model = publish(account.s3)
+    account.platform.url, account.platform.serves = model.url, configuration(model.url)
+    assert account.run(model.event).output["outcome"] == "nothing-to-do"
+    assert account.sns.messages == []
+    with pytest.raises(KeyError):
+        account.verdict(model)
+
+
+def test_a_model_that_another_deploy_overtook_is_told(account: Account) -> None:
+    model, other = publish(account.s3), newer(account, "other")
+    look = account.tasks["settle"]
+
+    def overtaken(event: dict[str, Any]) -> Any:
+        account.platform.url, account.platform.serves = other.url, configuration(other.url)
+        account.platform.status = "UPDATE_COMPLETE"
+        return look(event)
+
+    account.tasks["settle"] = overtaken
+    account.platform.ticks = 1
+    run = account.run(model.event)
+    assert (run.status, run.output["outcome"]) == ("SUCCEEDED", "nothing-to-do")
+    told = account.verdict(model)
+    assert (told["outcome"], told["reason"], told["final"]) == ("nothing-to-do", "overtaken", False)
+    assert told["problems"] == [f"overtaken: the stack has {other.url} by now"]
+    assert f"why: overtaken: the stack has {other.url} by now" in account.sns.messages[-1]
+    assert account.updates == [model.url]
+
+
+def test_a_manifest_that_vanished_before_it_was_read_is_told(account: Account) -> None:
+    model = publish(account.s3)
+    del account.s3.objects[BUCKET, model.manifest_key]
+    assert account.run(model.event).output["outcome"] == "nothing-to-do"
+    assert account.verdict(model)["reason"] == "manifest-gone"
+    assert len(account.sns.messages) == 1
 
 
 def test_two_models_at_once_are_rolled_out_one_after_the_other(account: Account) -> None:
@@ -117,10 +166,40 @@ def test_what_cloudformation_rolls_back_is_recorded_and_not_tried_again(account:
     run = account.run(broken.event)
     assert (run.status, run.output["outcome"]) == ("SUCCEEDED", "rolled-back")
     assert account.updates == [good.url, broken.url]
-    assert "did not pass the health check" in account.sns.messages[-1]
+    assert UNHEALTHY in account.sns.messages[-1]
     assert f"serves now: {good.url}" in account.sns.messages[-1]
     assert account.verdict(broken)["final"]
-    assert account.run(broken.event).output["outcome"] == "nothing-to-do"
+    told = len(account.sns.messages)
+    again = newer(account, "broken", 18)
+    assert again.digest == broken.digest
+    assert account.run(again.event).output["outcome"] == "nothing-to-do"
+    assert len(account.sns.messages) == told
+
+
+def test_a_model_that_failed_by_anothers_fault_serves_when_announced_again(
+    account: Account,
+) -> None:
+    good, model = publish(account.s3), newer(account, "unlucky")
+    account.run(good.event)
+    account.platform.endings[model.url] = "failed"
+    account.platform.failure = "Could not find endpoint"
+    runs = account.together(model.event, model.event)
+    assert sorted(run.output["outcome"] for run in runs) == ["nothing-to-do", "rolled-back"]
+    assert not account.verdict(model)["final"]
+    asked = {"bucket": BUCKET, "key": model.manifest_key}
+    assert f"start the state machine with {json.dumps(asked)}" in account.sns.messages[-1]
+    assert len(account.sns.messages) == 2
+    account.platform.endings.clear()
+    assert account.run(asked).output["outcome"] == "serving"
+    assert account.verdict(model)["outcome"] == "serving"
+
+
+def test_a_refused_model_is_judged_anew_once_the_gate_may_have_moved(account: Account) -> None:
+    metrics = {"evaluation_set": "tweets", "accuracy": 0.8, "macro_f1": 0.1}
+    account.run(publish(account.s3, metrics=metrics).event)
+    better = publish(account.s3, sequencer="later", metrics={**metrics, "macro_f1": 0.8})
+    assert not account.verdict(better)["final"]
+    assert account.run(better.event).output["outcome"] == "serving"
 
 
 @pytest.mark.parametrize("ending", ["silent", "complete"])
@@ -241,6 +320,7 @@ def test_a_roll_back_that_fails_is_loud(account: Account) -> None:
     run = account.run(bad.event)
     assert run.status == "FAILED"
     assert re.search("got 'negative'.*it was not rolled back.*health check", run.cause)
+    assert not account.verdict(bad)["final"]
     assert f"serves now: {bad.url}" in account.sns.messages[-1]
 
 

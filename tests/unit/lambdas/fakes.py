@@ -16,6 +16,10 @@ from botocore.response import StreamingBody
 from botocore.validate import validate_parameters
 
 STACK = "ultracluster-test-endpoint"
+UNHEALTHY = (
+    "The primary container for production variant main did not pass the ping health check. "
+    "Please check CloudWatch logs for this endpoint."
+)
 STACK_ID = f"arn:aws:cloudformation:us-west-2:000000000000:stack/{STACK}/1"
 ENDPOINT = "ultracluster-test"
 
@@ -95,6 +99,8 @@ class FakeS3(_Service):
 
     def put_object(self, **request: Any) -> dict[str, Any]:
         self._called("PutObject", request)
+        if "IfNoneMatch" in request and (request["Bucket"], request["Key"]) in self.objects:
+            raise refused("PutObject", "PreconditionFailed", "At least one precondition failed")
         self.objects[request["Bucket"], request["Key"]] = Stored(request["Body"])
         return {}
 
@@ -119,13 +125,15 @@ class Platform:
     """The Endpoint stack and its endpoint, moved on by `tick`.
 
     `endings` says how the update to a URL ends, after `ticks` ticks: `complete`, `failed` (then
-    CloudFormation rolls back), or `silent` (complete, but SageMaker keeps the old configuration).
+    CloudFormation rolls back, for `failure`), or `silent` (complete, but SageMaker keeps the old
+    configuration).
     """
 
     url: str = "none"
     status: str = "UPDATE_COMPLETE"
     ticks: int = 2
     endings: dict[str, str] = field(default_factory=dict)
+    failure: str = UNHEALTHY
     events: list[dict[str, Any]] = field(default_factory=list)
     serves: str | None = None
     endpoint_status: str = "InService"
@@ -150,7 +158,7 @@ class Platform:
         token = self.events[0]["ClientRequestToken"]
         ending = self.endings.get(self.url, "complete")
         if ending == "failed":
-            self._event("Endpoint", "UPDATE_FAILED", token, reason="did not pass the health check")
+            self._event("Endpoint", "UPDATE_FAILED", token, reason=self.failure)
             self._event("Model", "UPDATE_FAILED", token, reason="Resource update cancelled")
             self.url, self.status = self._before, "UPDATE_ROLLBACK_COMPLETE"
         else:

@@ -3,10 +3,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from record.report import Reporter, Settings
 from shared.places import verdict_key
-from tests.unit.lambdas.fakes import STACK, FakeCloudFormation, FakeS3, FakeSns, Platform
+from tests.unit.lambdas.fakes import (
+    STACK,
+    FakeCloudFormation,
+    FakeS3,
+    FakeSns,
+    Platform,
+    refused,
+)
 from tests.unit.lambdas.models import BUCKET
 
 DIGEST = "ab" * 32
@@ -16,12 +24,15 @@ RUN = {
     "model_name": "sentiment",
     "reason": "accepted",
     "problems": [],
-    "final": False,
     "model_url": URL,
     "previous_model_url": "none",
     "announcement": "0001",
+    "bucket": BUCKET,
+    "manifest_key": f"models/sentiment/{DIGEST}/manifest.json",
 }
-REFUSED = {**RUN, "reason": "below-gate", "problems": ["below-gate: 0.1"], "final": True}
+REFUSED = {**RUN, "reason": "archive-not-gzip", "problems": ["archive-not-gzip: no gzip"]}
+OLDER = {**RUN, "problems": ["older-than-served: created then, what serves later"]}
+AGAIN = {"bucket": BUCKET, "key": RUN["manifest_key"]}
 
 
 class World:
@@ -43,13 +54,23 @@ class World:
             cloudformation=self.cloudformation,
         )
 
-    def record(self, outcome: Any, run: dict[str, Any] = RUN, reason: str = "because") -> str:
+    def record(
+        self,
+        outcome: Any,
+        run: dict[str, Any] = RUN,
+        reason: str = "because",
+        *,
+        final: bool = False,
+        execution: str = "arn:execution",
+        **intent: str,
+    ) -> str:
         self.reporter.record(
             outcome=outcome,
             reason=reason,
+            final=final,
             run=run,
-            announced={"bucket": BUCKET, "key": "k"},
-            execution="arn:execution",
+            announced={"bucket": BUCKET, "key": "k", **intent},
+            execution=execution,
             now=datetime(2026, 12, 1, tzinfo=UTC),
         )
         return self.sns.messages[-1]
@@ -93,29 +114,83 @@ def test_a_model_that_serves(world: World) -> None:
 
 
 def test_a_final_refusal_says_how_to_try_the_same_bytes_again(world: World) -> None:
-    message = world.record("refused", REFUSED)
-    assert "below-gate: 0.1" in message
+    message = world.record("refused", REFUSED, final=True)
+    assert "archive-not-gzip: no gzip" in message
     assert "serves now: no model" in message
     assert f"s3://{BUCKET}/verdicts/{DIGEST}.json was deleted" in message
     assert (world.verdict["outcome"], world.verdict["final"]) == ("refused", True)
-    assert world.verdict["reason"] == "below-gate"
+    assert world.verdict["reason"] == "archive-not-gzip"
 
 
 def test_a_refusal_that_is_not_final_asks_to_publish_again(world: World) -> None:
-    assert "publish again" in world.record("refused", {**REFUSED, "final": False})
+    assert "publish again" in world.record("refused", REFUSED)
     assert world.verdict["final"] is False
 
 
-def test_a_model_that_was_rolled_back_is_not_tried_again(world: World) -> None:
-    message = world.record("rolled-back", reason="smoke[0]: got 'negative'")
+def test_a_model_that_failed_by_its_own_fault_is_not_tried_again(world: World) -> None:
+    message = world.record("rolled-back", reason="smoke[0]: got 'negative'", final=True)
     assert "smoke[0]: got 'negative'" in message
     assert "/aws/sagemaker/Endpoints/ultracluster-test" in message
     assert world.verdict["final"] is True
+    assert f"s3://{BUCKET}/verdicts/{DIGEST}.json was deleted" in message
+
+
+def test_a_model_that_failed_by_anothers_fault_may_be_announced_again(world: World) -> None:
+    message = world.record("rolled-back", reason="Could not find endpoint")
+    assert world.verdict["final"] is False
+    assert "Could not find endpoint" in message
+    assert (
+        f"announce it again: publish it again, or start the state machine with {json.dumps(AGAIN)}"
+        in message
+    )
+    asked = world.record("rolled-back", intent="roll-back")
+    assert json.dumps({**AGAIN, "intent": "roll-back"}) in asked
+
+
+def test_a_model_with_nothing_to_do_is_recorded_and_told_once(world: World) -> None:
+    message = world.record("nothing-to-do", OLDER, "older-than-served")
+    assert message.startswith(f"model sentiment {DIGEST[:12]}: was left out\n")
+    assert "why: older-than-served: created then, what serves later\n" in message
+    assert json.dumps({**AGAIN, "intent": "roll-back"}) in message
+    told = world.verdict
+    assert (told["outcome"], told["reason"]) == ("nothing-to-do", "older-than-served")
+    assert told["problems"] == OLDER["problems"]
+    assert told["final"] is False
+    world.record("nothing-to-do", OLDER, "another", execution="arn:duplicate")
+    assert world.verdict == told
+    assert len(world.sns.messages) == 1
+
+
+def test_the_message_is_sent_again_when_its_own_execution_asks_again(world: World) -> None:
+    for _ in range(2):
+        world.record("nothing-to-do", OLDER, "older-than-served")
+    assert len(world.sns.messages) == 2
+
+
+def test_nothing_to_do_leaves_every_earlier_verdict_alone(world: World) -> None:
+    for outcome in ("serving", "refused", "rolled-back", "failed"):
+        world.s3.objects.clear()
+        world.record(outcome, REFUSED)
+        told = len(world.sns.messages)
+        world.record("nothing-to-do", OLDER, execution="arn:later")
+        assert world.verdict["outcome"] == outcome
+        assert len(world.sns.messages) == told
+
+
+def test_a_verdict_that_cannot_be_written_is_an_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(**request: Any) -> Any:
+        raise refused("PutObject", "AccessDenied", "no")
+
+    monkeypatch.setattr(world.s3, "put_object", denied)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        world.record("nothing-to-do", OLDER)
 
 
 def test_a_failure_tells_how_to_start_again(world: World) -> None:
     cause = json.dumps({"errorMessage": "stack x does not exist", "errorType": "StackProblem"})
-    message = world.record("failed", reason=f"StackProblem: {cause}")
+    message = world.record("failed", reason=f"StackProblem: {cause}", final=True)
     assert "why: StackProblem: stack x does not exist\n" in message
     assert json.dumps({"bucket": BUCKET, "key": "k"}) in message
     assert world.verdict["final"] is False
@@ -127,7 +202,7 @@ def test_a_failure_before_any_digest_writes_no_verdict(world: World) -> None:
 
 
 def test_a_failure_keeps_an_earlier_verdict(world: World) -> None:
-    world.record("refused", REFUSED)
+    world.record("refused", REFUSED, final=True)
     world.record("failed")
     assert world.verdict["outcome"] == "refused"
     world.s3.objects.clear()
@@ -151,7 +226,8 @@ def test_the_subject_is_what_sns_takes(world: World) -> None:
 
 @pytest.mark.case("S06")
 def test_everything_that_is_written_lies_outside_the_trigger(world: World) -> None:
-    for outcome, run in (("serving", RUN), ("refused", REFUSED), ("failed", RUN)):
-        world.record(outcome, run)
+    for outcome in ("serving", "refused", "rolled-back", "nothing-to-do", "failed"):
+        world.s3.objects.clear()
+        world.record(outcome)
     keys = {request["Key"] for name, request in world.s3.calls if name == "PutObject"}
     assert keys == {f"verdicts/{DIGEST}.json"}

@@ -8,6 +8,7 @@ from settle.observation import Observer, Settings
 from tests.unit.lambdas.fakes import (
     ENDPOINT,
     STACK,
+    UNHEALTHY,
     FakeCloudFormation,
     FakeRuntime,
     FakeS3,
@@ -20,6 +21,14 @@ from tests.unit.lambdas.fakes import (
 from tests.unit.lambdas.models import BUCKET, publish
 
 OLD = f"s3://{BUCKET}/models/sentiment/{'0' * 64}/model.tar.gz"
+NOT_THE_MODELS = [
+    'Could not find endpoint "arn:aws:sagemaker:us-west-2:000000000000:endpoint/ultracluster-test".',
+    "Cannot update in-progress endpoint",
+    "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error.",
+    "The account-level service limit 'ml.c7g.4xlarge for endpoint usage' is 0 Instances",
+    "User is not authorized to perform: sagemaker:UpdateEndpoint",
+    "",
+]
 
 
 class World:
@@ -63,7 +72,12 @@ def test_it_waits_while_the_stack_is_updated(world: World) -> None:
 
 def test_it_settles_once_the_endpoint_answers_as_packed(world: World) -> None:
     world.finish()
-    assert world.look() == {"status": "settled", "reason": "", "undone": False}
+    assert world.look() == {
+        "status": "settled",
+        "reason": "",
+        "undone": False,
+        "final": False,
+    }
     ((_, request),) = world.runtime.calls
     assert request["EndpointName"] == ENDPOINT
     assert json.loads(request["Body"]) == {"inputs": ["a fine day"]}
@@ -80,8 +94,25 @@ def test_a_failed_update_is_told_by_the_first_resource_that_failed(world: World)
     answer = world.look()
     assert answer["status"] == "failed"
     assert answer["undone"]
-    expected = "Endpoint (AWS::SageMaker::Endpoint): did not pass the health check"
-    assert answer["reason"] == expected
+    assert answer["reason"] == f"Endpoint (AWS::SageMaker::Endpoint): {UNHEALTHY}"
+    assert answer["final"]
+
+
+@pytest.mark.parametrize("failure", NOT_THE_MODELS)
+def test_an_update_that_failed_around_the_model_bans_no_model(world: World, failure: str) -> None:
+    world.platform.failure = failure
+    world.finish("failed")
+    answer = world.look()
+    assert (answer["status"], answer["undone"], answer["final"]) == ("failed", True, False)
+    assert failure in answer["reason"]
+
+
+def test_a_manifest_that_vanished_bans_no_model(world: World) -> None:
+    world.finish()
+    del world.s3.objects[BUCKET, world.model.manifest_key]
+    answer = world.look()
+    assert (answer["status"], answer["final"]) == ("failed", False)
+    assert f"{world.model.manifest_key} is gone" in answer["reason"]
 
 
 def test_a_failed_update_is_told_even_after_another_began(world: World) -> None:
@@ -95,7 +126,7 @@ def test_an_update_that_was_cancelled_is_undone(world: World) -> None:
     world.begin()
     world.platform.url, world.platform.status = OLD, "UPDATE_ROLLBACK_COMPLETE"
     answer = world.look()
-    assert (answer["status"], answer["undone"]) == ("failed", True)
+    assert (answer["status"], answer["undone"], answer["final"]) == ("failed", True, False)
 
 
 def test_another_model_since_is_overtaken(world: World) -> None:
@@ -111,12 +142,13 @@ def test_another_deploy_that_keeps_the_model_is_waited_for(world: World) -> None
     assert world.look()["status"] == "waiting"
 
 
-def test_a_silent_roll_back_of_sagemaker_is_seen(world: World) -> None:
+@pytest.mark.parametrize(("said", "final"), [("alarm 5xx", False), (UNHEALTHY, True)])
+def test_a_silent_roll_back_of_sagemaker_is_seen(world: World, said: str, final: bool) -> None:
     world.finish("silent")
-    world.platform.failure_reason = "alarm 5xx"
+    world.platform.failure_reason = said
     answer = world.look()
-    assert (answer["status"], answer["undone"]) == ("failed", False)
-    for part in (configuration(OLD), configuration(world.model.url), "alarm 5xx"):
+    assert (answer["status"], answer["undone"], answer["final"]) == ("failed", False, final)
+    for part in (configuration(OLD), configuration(world.model.url), said):
         assert part in answer["reason"]
     assert world.runtime.calls == []
 
@@ -135,6 +167,9 @@ def test_the_endpoint_itself_must_be_in_service(world: World, status: str, answe
     world.finish()
     world.platform.endpoint_status = status
     assert world.look()["status"] == answer
+    assert not world.look()["final"]
+    world.platform.failure_reason = UNHEALTHY
+    assert world.look()["final"] is (answer == "failed")
 
 
 def raising(error: Exception) -> Any:
@@ -144,9 +179,12 @@ def raising(error: Exception) -> Any:
     return answer
 
 
-MODEL_ERROR = refused(
-    "InvokeEndpoint", "ModelError", "m", OriginalStatusCode=500, OriginalMessage="no such weight"
-)
+def model_error(status: int, said: str) -> Any:
+    return raising(
+        refused(
+            "InvokeEndpoint", "ModelError", "m", OriginalStatusCode=status, OriginalMessage=said
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,15 +199,34 @@ MODEL_ERROR = refused(
         (lambda texts: b'{"label": "positive"}', "no list of labels"),
         (lambda texts: b"[1]", "no list of labels"),
         (lambda texts: b"\xff", "no list of labels"),
-        (raising(MODEL_ERROR), "500: no such weight"),
-        (raising(ReadTimeoutError(endpoint_url="https://runtime")), "gave no answer"),
+        (model_error(500, "no such weight"), "500: no such weight"),
+        (model_error(400, "no such key"), "400: no such key"),
     ],
 )
 def test_a_model_that_answers_otherwise_failed(world: World, answer: Any, said: str) -> None:
     world.finish()
     world.runtime.answer = answer
     result = world.look()
-    assert (result["status"], result["undone"]) == ("failed", False)
+    assert (result["status"], result["undone"], result["final"]) == ("failed", False, True)
+    assert said in result["reason"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (model_error(503, "no worker is free"), "503: no worker is free"),
+        (model_error(0, "timed out while waiting"), "0: timed out while waiting"),
+        (raising(refused("InvokeEndpoint", "ModelNotReadyException", "soon")), "no status: soon"),
+        (raising(ReadTimeoutError(endpoint_url="https://runtime")), "gave no answer"),
+    ],
+)
+def test_a_model_that_gave_no_answer_failed_but_is_not_banned(
+    world: World, answer: Any, said: str
+) -> None:
+    world.finish()
+    world.runtime.answer = answer
+    result = world.look()
+    assert (result["status"], result["undone"], result["final"]) == ("failed", False, False)
     assert said in result["reason"]
 
 

@@ -123,22 +123,24 @@ def test_an_archive_of_zero_bytes_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason", "final"),
+    ("changes", "reason"),
     [
-        ({"labels": []}, "manifest-invalid", False),
-        ({"model_name": "other"}, "manifest-elsewhere", False),
-        ({"created": "2026-12-03T00:00:00Z"}, "created-in-future", False),
-        ({"requires": {"torch": "2.7", "python": "3.10"}}, "torch-too-old", True),
-        ({"requires": {"torch": "2.6.1", "python": "3.10"}}, "torch-too-old", True),
-        ({"requires": {"torch": "2.6", "python": "3.13"}}, "python-too-old", True),
-        ({"metrics": {**METRICS, "macro_f1": 0.59}}, "below-gate", True),
+        ({"labels": []}, "manifest-invalid"),
+        ({"model_name": "other"}, "manifest-elsewhere"),
+        ({"created": "2026-12-03T00:00:00Z"}, "created-in-future"),
+        ({"requires": {"torch": "2.7", "python": "3.10"}}, "torch-too-old"),
+        ({"requires": {"torch": "2.6.1", "python": "3.10"}}, "torch-too-old"),
+        ({"requires": {"torch": "2.6", "python": "3.13"}}, "python-too-old"),
+        ({"metrics": {**METRICS, "macro_f1": 0.59}}, "below-gate"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(
-    world: World, changes: dict[str, Any], reason: str, final: bool
+    world: World, changes: dict[str, Any], reason: str
 ) -> None:
     answer = world(publish(world.s3, **changes).event)
-    assert (answer["decision"], answer["reason"], answer["final"]) == ("refuse", reason, final)
+    assert (answer["decision"], answer["reason"]) == ("refuse", reason)
+    # Manifest, image and gate can change; the bytes of the digest cannot.
+    assert not answer["final"]
 
 
 def test_a_manifest_of_another_archive_is_refused(world: World) -> None:
@@ -162,6 +164,7 @@ def test_all_problems_are_told_at_once(world: World) -> None:
         "below-gate",
         "archive-unsafe-name",
     ]
+    assert answer["final"], "whatever else changes, these bytes cannot serve"
 
 
 def test_a_missing_archive_is_refused_and_may_come_later(world: World) -> None:
@@ -242,7 +245,8 @@ def test_an_input_that_announces_nothing_is_an_error(
 
 
 def test_what_serves_already_is_nothing_to_do(world: World) -> None:
-    assert world(world.serve().event)["reason"] == "serves-already"
+    answer = world(world.serve().event)
+    assert (answer["reason"], answer["tell"]) == ("serves-already", False)
 
 
 def test_a_refused_digest_is_not_tried_again(world: World) -> None:
@@ -250,6 +254,7 @@ def test_a_refused_digest_is_not_tried_again(world: World) -> None:
     world.remember(model.digest)
     answer = world(model.event)
     assert (answer["decision"], answer["reason"]) == ("nothing-to-do", "refused-before")
+    assert not answer["tell"]
 
 
 @pytest.mark.parametrize(
@@ -268,9 +273,13 @@ def test_a_manifest_that_went_or_was_put_again_is_nothing_to_do(world: World) ->
     model = publish(world.s3)
     late = changed(model.event)
     publish(world.s3, source={"job": "2"})
-    assert world(late)["reason"] == "announced-again"
+    again = world(late)
+    # The later put has an event of its own, whose run tells the end.
+    assert (again["reason"], again["tell"]) == ("announced-again", False)
     del world.s3.objects[BUCKET, model.manifest_key]
-    assert world(late)["reason"] == "manifest-gone"
+    gone = world(late)
+    assert (gone["reason"], gone["tell"]) == ("manifest-gone", True)
+    assert gone["problems"] == [f"manifest-gone: s3://{BUCKET}/{model.manifest_key} does not exist"]
 
 
 @pytest.mark.case("L07")
@@ -279,6 +288,8 @@ def test_an_older_model_changes_nothing(world: World, created: str) -> None:
     world.serve()
     answer = world(publish(world.s3, created=created).event)
     assert (answer["decision"], answer["reason"]) == ("nothing-to-do", "older-than-served")
+    assert answer["tell"]
+    assert answer["problems"][0].startswith("older-than-served: created 2026-11-30")
 
 
 @pytest.mark.parametrize(
@@ -297,6 +308,7 @@ def test_a_worse_model_on_the_same_set_is_refused(
     answer = world(model.event)
     assert answer["decision"] == decision
     assert answer["previous_model_url"] == served.url
+    assert not answer["final"]
 
 
 def test_without_the_served_manifest_only_the_gate_counts(world: World) -> None:
