@@ -246,21 +246,26 @@ def test_models_come_serve_and_go_back(account: Account) -> None:
     # An older one, late.
     account.publish(archive("positive"), "2026-11-01T00:00:00Z")
     assert account.outcome(5) == "nothing-to-do"
+    assert account.verdict(first)["outcome"] == "serving"
+    older = account.publish(archive("older"), "2026-11-01T12:00:00Z")
+    assert account.outcome(6) == "nothing-to-do"
+    assert account.verdict(older)["reason"] == "older-than-served"
 
     # Loads, but does not say what it said when it was packed.
     wrong = account.publish(archive("negative"), "2026-11-03T00:00:00Z", label="positive")
-    assert account.outcome(6) == "rolled-back"
+    assert account.outcome(7) == "rolled-back"
     assert account.answers() == ["neutral", "neutral"]
     assert "got 'negative'" in account.verdict(wrong)["reason"]
+    assert account.verdict(wrong)["final"]
 
     # Cannot be loaded: CloudFormation itself rolls back.
     torn = account.publish(archive("neutral", torn=True), "2026-11-04T00:00:00Z")
-    assert account.outcome(7) == "rolled-back"
+    assert account.outcome(8) == "rolled-back"
     assert account.answers() == ["neutral", "neutral"]
     assert account.verdict(torn)["final"]
 
     refused = account.publish(b"no gzip at all", "2026-11-05T00:00:00Z")
-    assert account.outcome(8) == "refused"
+    assert account.outcome(9) == "refused"
     assert account.verdict(refused)["reason"] == "archive-not-gzip"
 
     asked = {
@@ -269,12 +274,12 @@ def test_models_come_serve_and_go_back(account: Account) -> None:
         "intent": "roll-back",
     }
     account.states.start_execution(stateMachineArn=account.machine, input=json.dumps(asked))
-    assert account.outcome(9) == "serving"
+    assert account.outcome(10) == "serving"
     assert account.answers() == ["positive", "positive"]
 
     # What broke is kept, and started nothing else.
     account.states.start_execution(stateMachineArn=account.machine, input="{}")
-    assert account.settled(10)["status"] == "FAILED"
+    assert account.settled(11)["status"] == "FAILED"
     messages = account.sqs.receive_message(QueueUrl=account.queue, WaitTimeSeconds=10)["Messages"]
     assert [json.loads(item["Body"])["detail"]["status"] for item in messages] == ["FAILED"]
-    assert len(account.executions()) == 10
+    assert len(account.executions()) == 11
