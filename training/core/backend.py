@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from training.command import InputError
+from training.command import InputError, first_line
 
 Device = Literal["auto", "cpu", "cuda", "xla"]
 Precision = Literal["auto", "bf16", "fp32"]
@@ -251,7 +251,13 @@ class XlaBackend(Backend):
                 f"device xla: PJRT runs on {got}, expected {wanted}; it falls back without a word "
                 "where the Neuron packages are PyPI's placeholders or no device is free"
             )
-        super().__init__(workers=workers, device=torch_xla.device(), precision=precision)
+        try:
+            device = torch_xla.device()
+        except RuntimeError as error:
+            raise InputError(
+                f"device xla: PJRT gives no device for PJRT_DEVICE={wanted}: {first_line(error)}"
+            ) from error
+        super().__init__(workers=workers, device=device, precision=precision)
 
     @property
     def fused_optimizer(self) -> bool:
