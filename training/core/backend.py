@@ -118,10 +118,19 @@ class Backend:
         torch.manual_seed(value)
 
     def reduce(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Replace each float32 tensor by its sum over the workers, in one collective."""
+        """Replace each float32 tensor by its sum over the workers, in one collective.
+
+        Raises:
+            InputError: another worker is gone.
+        """
         if self.workers.world > 1:
             flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-            dist.all_reduce(flat)
+            try:
+                dist.all_reduce(flat)
+            except RuntimeError as error:
+                raise InputError(
+                    f"rank {self.workers.rank} lost the other workers: {first_line(error)}"
+                ) from error
             _scatter(flat, tensors)
 
     def sync(self) -> None:
@@ -192,7 +201,7 @@ class Backend:
         """The hardware, in its maker's words."""
         if self.device.type == "cuda":
             return str(torch.cuda.get_device_name(self.device))
-        return str(torch.cpu.get_capabilities().get("cpu_name") or platform.machine())
+        return str(_cpu_capabilities().get("cpu_name") or platform.machine())
 
     def peak_flops(self) -> tuple[float | None, str]:
         """FLOP/s of one device in the run's precision by its data sheet, and where that is said."""
@@ -210,7 +219,7 @@ class Backend:
         while the interpreter is finalising. So the workers meet, flush, and stop hard.
         """
         if self.workers.world > 1:
-            with contextlib.suppress(RuntimeError):  # a worker that is gone already
+            with contextlib.suppress(InputError):  # a worker that is gone already
                 self.barrier()
             stop_hard(code)
         return code
@@ -220,7 +229,9 @@ class Backend:
         if self.device.type == "cuda":
             able = torch.cuda.is_bf16_supported(including_emulation=False)
             return able, f"{self.name()} has {'' if able else 'no '}bf16 arithmetic"
-        capabilities = torch.cpu.get_capabilities()
+        capabilities = _cpu_capabilities()
+        if not capabilities:
+            return False, f"torch {torch.__version__} does not tell whether this processor has bf16"
         found = [name for name in CPU_BF16 if capabilities.get(name)]
         if found:
             return True, f"this processor has {', '.join(found)}"
@@ -369,6 +380,11 @@ def _precision(asked: Precision, able: bool, finding: str) -> tuple[Literal["bf1
     if asked == "bf16":
         return "bf16", "asked for" if able else f"asked for, though {finding}: expect it to be slow"
     return ("bf16" if able else "fp32"), finding
+
+
+def _cpu_capabilities() -> dict[str, Any]:
+    """What the processor can do; empty where torch is too old to tell."""
+    return dict(getattr(torch.cpu, "get_capabilities", dict)())
 
 
 def _scatter(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
