@@ -8,7 +8,8 @@ import pytest
 
 from training.command import InputError
 from training.roberta_sentiment.batches import Encoded, epoch
-from training.roberta_sentiment.dataset import LABELS, label_of, read_dataset, split_of
+from training.roberta_sentiment.dataset import label_of, read_dataset, split_of
+from training.roberta_sentiment.tables import LABELS
 
 pytestmark = pytest.mark.training
 

@@ -21,7 +21,8 @@ from training.files import check_schema
 from training.roberta_sentiment import model as classifier
 from training.roberta_sentiment.batches import Encoded, encode
 from training.roberta_sentiment.cli import main
-from training.roberta_sentiment.dataset import LABELS, read_dataset
+from training.roberta_sentiment.dataset import read_dataset
+from training.roberta_sentiment.tables import LABELS
 from training.roberta_sentiment.loop import Plan, Progress, class_weights, schedule, train
 from training.roberta_sentiment.results import SCHEMA
 from training.roberta_sentiment.settings import find_model

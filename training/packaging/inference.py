@@ -91,6 +91,8 @@ def input_fn(body: str | bytes, content_type: str | None) -> list[str]:
 def predict_fn(texts: list[str], loaded: tuple[Any, Any]) -> list[dict[str, Any]]:
     """Label and probability of each text; a text over the model's limit is cut."""
     tokenizer, model = loaded
+    if getattr(model.config, "names_and_links", "keep") == "replace":
+        texts = [plain(text) for text in texts]
     batch = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
         scores, best = model(**batch).logits.softmax(-1).max(-1)
@@ -98,6 +100,14 @@ def predict_fn(texts: list[str], loaded: tuple[Any, Any]) -> list[dict[str, Any]
         {"label": model.config.id2label[index], "score": score}
         for index, score in zip(best.tolist(), scores.tolist(), strict=True)
     ]
+
+
+def plain(text: str) -> str:
+    """User names as `@user`, links as `http`, as the training did it."""
+    return " ".join(
+        "@user" if len(word) > 1 and word[0] == "@" else "http" if word[:4] == "http" else word
+        for word in text.split(" ")
+    )
 
 
 def output_fn(prediction: list[dict[str, Any]], accept: str | None) -> tuple[str, str]:
