@@ -44,9 +44,11 @@ def model_fn(model_dir: str) -> tuple[Any, Any]:
         torch.set_num_threads(int(threads))
     disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
-    model = AutoModelForSequenceClassification.from_pretrained(
-        model_dir, local_files_only=True, dtype=torch.float32
-    ).eval()
+    model = (
+        AutoModelForSequenceClassification.from_pretrained(model_dir, local_files_only=True)
+        .float()
+        .eval()
+    )
     longest, positions = tokenizer.model_max_length, model.config.max_position_embeddings
     if longest > positions:
         raise ValueError(

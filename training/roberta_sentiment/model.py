@@ -36,8 +36,8 @@ def load(source: ModelSource) -> tuple[Any, Any]:
         )
         tokenizer = AutoTokenizer.from_pretrained(source.location, local_files_only=source.local)
         model = AutoModelForSequenceClassification.from_pretrained(
-            source.location, config=config, local_files_only=source.local, dtype="float32"
-        )
+            source.location, config=config, local_files_only=source.local
+        ).float()  # transformers 5 takes the type of the file, and 4 names the argument otherwise
     except Exception as error:  # many libraries read these files, and each has its own errors
         origin = "folder" if source.local else "hub model"
         raise InputError(f"cannot load the {origin} {source.name}: {first_line(error)}") from error
@@ -88,9 +88,11 @@ def try_out(folder: Path, examples: Sequence[Example], expected: Sequence[int]) 
 def ask(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
     """Label and probability of each text, by a model folder alone."""
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    model = AutoModelForSequenceClassification.from_pretrained(
-        folder, local_files_only=True, dtype=torch.float32
-    ).eval()
+    model = (
+        AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True)
+        .float()
+        .eval()
+    )
     if getattr(model.config, "names_and_links", "keep") == "replace":
         texts = [plain(text) for text in texts]
     batch = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
