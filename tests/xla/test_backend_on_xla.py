@@ -32,7 +32,7 @@ def backend() -> XlaBackend:
 
 def environment(**changes: str | None) -> dict[str, str]:
     """This process's environment with changes; None takes a variable away."""
-    merged: dict[str, str | None] = os.environ | {"PYTHONPATH": str(ROOT)} | changes
+    merged: dict[str, str | None] = {**os.environ, "PYTHONPATH": str(ROOT), **changes}
     return {name: value for name, value in merged.items() if value is not None}
 
 

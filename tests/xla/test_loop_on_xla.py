@@ -186,7 +186,7 @@ def test_two_epochs_compile_nothing_after_the_first_steps(xla: Backend, tmp_path
 def test_fused_adamw_is_replaced(xla: Backend) -> None:
     model = xla.place(torch.nn.Linear(2, 2))
     asked, plain = (
-        make_optimizer(model, train=Train(), speed=Speed(optimizer=name), backend=xla)  # type: ignore[arg-type]
+        make_optimizer(model, train=Train(), speed=Speed(optimizer=name), backend=xla)
         for name in ("fused-adamw", "adamw")
     )
     assert asked.defaults == plain.defaults
