@@ -12,7 +12,16 @@ from training.core.backend import stop_hard
 
 LIMIT = 120
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.training.tiny", "training.roberta_sentiment.fine_tune"])
+# All that a worker would spend its first seconds on importing.
+_CONTEXT.set_forkserver_preload(
+    [
+        "pytest",
+        "torch._dynamo",
+        "tests.training.tiny",
+        "training.roberta_sentiment.fine_tune",
+        "transformers.models.roberta.modeling_roberta",
+    ]
+)
 
 
 def start(world: int, work: Callable[..., Any], *arguments: Any) -> list[Worker]:
