@@ -131,8 +131,11 @@ def make(python: str) -> str:
     """
     if absent := [tool for tool in ("gcc", "readelf") if shutil.which(tool) is None]:
         raise Refusal(f"{' and '.join(absent)} not found: install gcc and binutils")
-    code = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
-    folder = Path(_output(python, "-c", code).strip()) / "lib"
+    code = "import importlib.util as u; print(getattr(u.find_spec('torch'), 'origin', ''))"
+    origin = _output(python, "-c", code).strip()
+    if not origin:
+        raise Refusal(f"{python} has no torch; install it first")
+    folder = Path(origin).parent / "lib"
     wanted = stand_ins(
         read_library(path) for path in sorted(folder.glob("lib*.so*")) if path.is_file()
     )
