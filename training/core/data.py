@@ -72,7 +72,8 @@ def _refusal(size: int, micro: int | None, workers: int, unit: int, *, weak: boo
         *[count for count in counts if count < workers][-1:],
         *[count for count in counts if count > workers][:1],
     ]
-    parts = f"{workers} workers" + (f" with micro-batches of {micro}" if micro else "")
+    parts = f"{workers} worker{'s' * (workers > 1)}"
+    parts += f" with micro-batches of {micro}" if micro else ""
     message = (
         f"a batch of {size} cannot be cut evenly over {parts}; nearest train.batch_size that can: "
         f"{' and '.join(map(str, sizes))}"

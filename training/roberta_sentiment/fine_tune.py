@@ -92,9 +92,6 @@ class FineTuning:
         optimizer = make_optimizer(
             self._model, train=settings.train, speed=settings.speed, backend=backend
         )
-        if backend.first:
-            _make(self._work)
-            self._stop.watch(self._work / "stop")
         self._checkpoints = Checkpoints(
             open_store(settings.checkpoint.folder or self._work / "checkpoints"),
             keep=settings.checkpoint.keep,
@@ -111,6 +108,9 @@ class FineTuning:
                 seconds=found["seconds"],
                 starts=found["starts"] + 1,
             )
+        if backend.first:
+            _make(self._work)
+            self._stop.watch(self._work / "stop")
         self._progress = Progress(shown=backend.first, start=start.step, steps=self._steps)
         self._introduce(resumed=found is not None, start=start)
         self._metrics = Metrics(self._work if backend.first else None, after=start.step)
