@@ -70,19 +70,15 @@ def test_the_commands_of_a_page_run(page: str, place: Path) -> None:
 def test_options_and_settings_of_a_page_exist(page: str) -> None:
     """Also those of the commands that no test runs, since they need a network or a device."""
     from training.core.settings import build, parse_assignments
-    from training.packaging.cli import _parser as packaging
     from training.roberta_sentiment.cli import _parser as fine_tuning
     from training.roberta_sentiment.settings import Settings
 
-    known = {
-        option
-        for parser in (fine_tuning(), packaging())
-        for option in re.findall(r"--[a-z][a-z-]+", parser.format_help())
-    } | {"--standalone", "--text", "--no-deps", "--extra-index-url"}
+    known = set(re.findall(r"--[a-z][a-z-]+", fine_tuning().format_help()))
     for block in (*blocks(page, run=True), *blocks(page, run=False)):
         for line in block.replace("\\\n", " ").splitlines():
-            if "training.roberta_sentiment " in line:
-                assert set(re.findall(r"(?<= )--[a-z][a-z-]+", line)) <= known, line
+            _, fine_tunes, options = line.partition("-m training.roberta_sentiment ")
+            if fine_tunes:
+                assert set(re.findall(r"(?<= )--[a-z][a-z-]+", f" {options}")) <= known, line
             if settings := re.findall(r"--set (\S+)", line):
                 given = {"model": "m", "data": "d", "output": "o"}
                 build(Settings, given, parse_assignments(settings))
