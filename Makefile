@@ -8,12 +8,13 @@ export TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
 .PHONY: help setup environments preflight rehearse test snapshots lock clean \
-	test-xla test-transformers benchmark-training
+	test-xla test-soak test-transformers benchmark-training
 
 help:
 	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
 	@echo "make test       the whole gate: lint, types, tests, one run of the road"
 	@echo "make setup      environments and tools only"
+	@echo "make test-soak  200 kills of a process that writes checkpoints (the gate has 30)"
 	@echo "make test-xla   the training code on torch_xla, on a processor (1 GB to download; Linux on x86-64)"
 	@echo "make test-transformers   fine-tuning with transformers 4.48, which the Neuron releases go with"
 	@echo "make benchmark-training  how fast training is, as ratios; BENCHMARK=--gpu on a GPU"
@@ -38,6 +39,9 @@ test: setup
 
 snapshots: setup
 	@.venv/bin/python -m pytest -q tests/unit/test_snapshots.py --renew-snapshots
+
+test-soak: setup
+	@ULTRACLUSTER_KILLS=200 .venv-training/bin/python -m pytest -q tests/training/test_checkpoint.py
 
 test-xla: .venv-xla/.ready
 	@exec .venv-xla/bin/python -m pytest -q tests/xla

@@ -129,7 +129,12 @@ def test_a_batch_that_cannot_be_kept_is_refused_with_the_nearest_that_can(
 
 def test_steps_are_made_ahead_in_order_and_not_without_bound() -> None:
     made: list[int] = []
-    steps = prefetch(lambda number: made.append(number) or number, start=3, stop=1000)
+
+    def make(number: int) -> int:
+        made.append(number)
+        return number
+
+    steps = prefetch(make, start=3, stop=1000)
     assert [next(steps) for _ in range(2)] == [(3, 3), (4, 4)]
     deadline = time.monotonic() + 10
     while len(made) < 4 and time.monotonic() < deadline:

@@ -417,7 +417,8 @@ def test_tensorboard_gets_every_step(trained: Path) -> None:
     from tensorboardX.proto.event_pb2 import Event
 
     (path,) = (trained / "tensorboard").iterdir()
-    content, at, found = path.read_bytes(), 0, {}
+    content, at = path.read_bytes(), 0
+    found: dict[str, dict[int, float]] = {}
     while at < len(content):  # length, its check, the event, its check
         size = int.from_bytes(content[at : at + 8], "little")
         event = Event.FromString(content[at + 12 : at + 12 + size])

@@ -38,7 +38,7 @@ class Net(torch.nn.Module):
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         mask = (ids > 0).float().unsqueeze(-1)
         pooled = (self.embed(ids) * mask).sum(1) / mask.sum(1).clamp(min=1)
-        return self.head(self.drop(pooled))  # type: ignore[no-any-return]
+        return self.head(self.drop(pooled))
 
 
 class Tiny:

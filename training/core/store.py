@@ -12,7 +12,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -124,6 +125,7 @@ class S3Store:
         from boto3.exceptions import S3UploadFailedError
         from botocore.exceptions import BotoCoreError, ClientError
 
+        self._refused = ClientError
         self._errors = (BotoCoreError, ClientError, S3UploadFailedError)
         self._bucket = bucket
         self._prefix = prefix
@@ -135,64 +137,61 @@ class S3Store:
     def steps(self) -> list[int]:
         """The steps that have a done marker, newest first."""
         found = []
-        for name in self._keys(""):
-            folder, _, file = name.rpartition("/")
-            if file == DONE and (number := _number(folder)) is not None:
-                found.append(number)
+        with self._told("list"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=f"{self._prefix}/"
+            )
+            for page in pages:
+                for entry in page.get("Contents", []):
+                    folder, _, file = entry["Key"].removeprefix(f"{self._prefix}/").rpartition("/")
+                    if file == DONE and (number := _number(folder)) is not None:
+                        found.append(number)
         return sorted(found, reverse=True)
 
     def write(self, step: int, tensors: Tensors, facts: Facts) -> None:
         """Upload the state, then the marker."""
         with tempfile.TemporaryDirectory() as scratch:
             state = Path(scratch) / STATE
-            facts = facts | write_tensors(state, tensors)
-            try:
-                # A marker of a damaged step must not speak for the new state while that arrives.
+            content = _encode(facts | write_tensors(state, tensors))
+            with self._told("write"):
+                # The marker of a damaged step must not speak for the new state while that arrives.
                 self._client.delete_object(Bucket=self._bucket, Key=self._key(step, DONE))
                 self._client.upload_file(str(state), self._bucket, self._key(step, STATE))
                 self._client.put_object(
-                    Bucket=self._bucket, Key=self._key(step, DONE), Body=_encode(facts)
+                    Bucket=self._bucket, Key=self._key(step, DONE), Body=content
                 )
-            except self._errors as error:
-                raise InputError(
-                    f"cannot put a checkpoint to s3://{self._bucket}/{self._prefix}: "
-                    f"{first_line(error)}"
-                ) from error
 
     def read(self, step: int) -> tuple[dict[str, torch.Tensor], Facts] | None:
         """Download, check against the marker, load."""
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory() as scratch, self._told("read"):
             try:
                 for name in (DONE, STATE):
                     target = str(Path(scratch) / name)
                     self._client.download_file(self._bucket, self._key(step, name), target)
-            except self._errors:
+            except self._refused as error:
+                # Anything else than an absent object says nothing about the checkpoint.
+                if error.response["Error"]["Code"] not in ("404", "NoSuchKey"):
+                    raise
                 return None
             return _load(Path(scratch))
 
     def remove(self, step: int) -> None:
         """Remove, the marker first."""
-        for name in (DONE, STATE):
-            self._client.delete_object(Bucket=self._bucket, Key=self._key(step, name))
+        with self._told("remove"):
+            for name in (DONE, STATE):
+                self._client.delete_object(Bucket=self._bucket, Key=self._key(step, name))
 
     def _key(self, step: int, name: str) -> str:
         return f"{self._prefix}/{_name(step)}/{name}"
 
-    def _keys(self, below: str) -> list[str]:
-        """Keys under the prefix, without it."""
-        start = f"{self._prefix}/{below}"
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Say in one line what S3 or the way to it refuses."""
         try:
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=start
-            )
-            return [
-                entry["Key"].removeprefix(start)
-                for page in pages
-                for entry in page.get("Contents", [])
-            ]
+            yield
         except self._errors as error:
             raise InputError(
-                f"cannot list the checkpoints in s3://{self._bucket}/{self._prefix}: "
+                f"cannot {what} the checkpoints in s3://{self._bucket}/{self._prefix}: "
                 f"{first_line(error)}"
             ) from error
 
