@@ -1,0 +1,1 @@
+"""How fast the product is, as ratios of things that ran side by side on one machine."""
