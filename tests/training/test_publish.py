@@ -265,7 +265,7 @@ def test_a_finished_run_leaves_its_model_under_the_watched_prefix_or_the_job_fai
     s3.meta.events.register(
         "before-parameter-build.s3.PutObject", lambda params, **_: put.append(params["Key"])
     )
-    steps = (
+    steps: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
         ("archive", "put_object", {}, facts.put_archive),
         ("size", "head_object", facts.found, facts.head),
         ("manifest", "put_object", {}, facts.put_manifest),
