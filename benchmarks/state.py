@@ -1,5 +1,6 @@
 """The costs beside the steps: batches, checkpoints, resume."""
 
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -58,12 +59,13 @@ def checkpoints(loop: OurLoop, *, backend: Backend, times: int) -> dict[str, flo
     """Seconds of one checkpoint of the model and its optimizer, and bytes.
 
     `stall` is what training waits for ours, `whole` until it is on the disk; `save` is a blocking
-    torch.save, `resume` and `load` are the ways back, ours with its check of the digest.
+    torch.save, `safe` with the fsync that puts it on the disk; `resume` and `load` are the ways
+    back, ours with its check of the digest.
     """
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as scratch:
         folder, file = Path(scratch) / "ours", Path(scratch) / "theirs.pt"
         ours = Checkpoints(FolderStore(folder), keep=1, model=loop.model, optimizer=loop.optimizer)
-        stalls, wholes, saves = [], [], []
+        stalls, wholes, saves, safes = [], [], [], []
         for step in range(times + 1):
             start = time.perf_counter()
             ours.save(step, {"identity": {}})
@@ -74,6 +76,9 @@ def checkpoints(loop: OurLoop, *, backend: Backend, times: int) -> dict[str, flo
             start = time.perf_counter()
             torch.save(state, file)
             saves.append(time.perf_counter() - start)
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+            safes.append(time.perf_counter() - start)
 
         def load() -> None:
             content = torch.load(file, map_location=backend.device)
@@ -85,6 +90,7 @@ def checkpoints(loop: OurLoop, *, backend: Backend, times: int) -> dict[str, flo
             "stall": median(stalls[1:]),
             "whole": median(wholes[1:]),
             "save": median(saves[1:]),
+            "safe": median(safes[1:]),
             "resume": timed(lambda: ours.resume(backend, {}), times=times),
             "load": timed(load, times=times),
             "bytes": float(sum(path.stat().st_size for path in folder.rglob("*"))),

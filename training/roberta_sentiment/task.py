@@ -38,18 +38,14 @@ def collate(
 
     An EMPTY row has one token, so that attention has something to look at, and no label.
     """
-    ids = torch.full((len(rows), width), pad, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    labels = torch.full((len(rows),), IGNORED, dtype=torch.long)
-    for place, row in enumerate(rows):
-        if row == EMPTY:
-            mask[place, 0] = 1
-            continue
-        example = examples[row]
-        ids[place, : len(example.ids)] = torch.tensor(example.ids)
-        mask[place, : len(example.ids)] = 1
-        labels[place] = example.label
-    return {"ids": ids, "mask": mask, "labels": labels}
+    ids, mask, labels = [], [], []
+    for row in rows:
+        known, label = ((), IGNORED) if row == EMPTY else (examples[row].ids, examples[row].label)
+        shown = len(known) or 1
+        ids.append([*known, *[pad] * (width - len(known))])
+        mask.append([1] * shown + [0] * (width - shown))
+        labels.append(label)
+    return {"ids": torch.tensor(ids), "mask": torch.tensor(mask), "labels": torch.tensor(labels)}
 
 
 def class_weights(labels: Sequence[int], *, classes: int) -> tuple[float, ...]:
