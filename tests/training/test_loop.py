@@ -60,6 +60,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     second = train(tmp_path, world, micro=2)
     assert {told["from"] for told in second} == {8}
     assert {told["weights"] for told in second} == {whole[world]["weights"]}
+    assert FolderStore(tmp_path).steps() == [12, 10]  # 5 and the stop at 8 have made room
     losses = first[0]["losses"] | second[0]["losses"]
     assert losses == whole[world]["losses"]
 

@@ -89,8 +89,9 @@ class FolderStore:
     def write(self, step: int, tensors: Tensors, facts: Facts) -> None:
         """Write beside, sync, rename."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for path in self._folder.glob(f"*{WRITING}"):  # of a run that was killed
-            shutil.rmtree(path)
+        for path in self._folder.glob("step-*"):  # what a kill left half written or half removed
+            if path.name.endswith(WRITING) or not (path / DONE).is_file():
+                shutil.rmtree(path)
         beside = self._folder / f"{_name(step)}{WRITING}"
         final = self._folder / _name(step)
         try:
