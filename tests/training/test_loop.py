@@ -9,6 +9,7 @@ import pytest
 
 from tests.training import ranks
 from tests.training.tiny import EXAMPLES, train_tiny
+from training.core.loop import schedule
 from training.core.store import FolderStore
 
 pytestmark = pytest.mark.training
@@ -33,6 +34,22 @@ def test_any_number_of_workers_gives_the_same_losses(whole: dict[int, dict[str, 
     assert len(set(losses[0])) == 12
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[2] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_any_cut_of_a_batch_gives_the_same_losses(tmp_path: Path) -> None:
+    # Labels weigh differently, so a mean of the parts' means would be another number. Without
+    # dropout, whose masks depend on the cut.
+    def losses(world: int, micro: int) -> list[float]:
+        folder = tmp_path / f"{world}-{micro}"
+        return list(train(folder, world, micro=micro, dropout=0.0)[0]["losses"].values())
+
+    expected = losses(1, 8)
+    for world, micro in ((1, 1), (1, 4), (2, 2), (2, 4)):
+        assert losses(world, micro) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_optimizer_follows_the_schedule(whole: dict[int, dict[str, Any]]) -> None:
+    assert whole[1]["rate"] == pytest.approx(0.05 * schedule(11, steps=12, warm_up=0.1))
 
 
 def test_any_number_of_workers_and_cut_gives_the_same_batches(tmp_path: Path) -> None:

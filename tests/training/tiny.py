@@ -94,7 +94,7 @@ class Signalling(FolderStore):
 def train_tiny(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Train and tell what came of it.
 
-    Options: `steps` (12), `micro`, `width`, `stop` as (phase, rank, step).
+    Options: `steps` (12), `micro`, `width`, `dropout`, `stop` as (phase, rank, step).
     """
     backend = open_backend("cpu", "fp32")
     train = Train(
@@ -104,6 +104,7 @@ def train_tiny(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
         learning_rate=0.05,
     )
     task = Tiny()
+    task.model.drop.p = options.get("dropout", task.model.drop.p)
     batch = cut_batch(train, workers=backend.workers.world)
     lengths = [len(text) for text in task.texts]
     order = Order(lengths, batch=batch.size, seed=0, width=options.get("width"))
@@ -165,4 +166,5 @@ def train_tiny(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
         "from": position.step,
         "seen": task.seen,
         "shapes": task.shapes,
+        "rate": optimizer.param_groups[0]["lr"],
     }
