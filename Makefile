@@ -7,13 +7,18 @@ TWEETS := .cache/tweets.txt
 export TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
-.PHONY: help setup environments preflight rehearse test test-render snapshots lock clean
+.PHONY: help setup environments preflight rehearse test snapshots lock clean \
+	test-render test-soak test-xla test-transformers benchmark-training
 
 help:
 	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
 	@echo "make test       the whole gate: lint, types, tests, one run of the road"
 	@echo "make test-render  render ParallelCluster's own templates and check them (own environment, 200 MB)"
 	@echo "make setup      environments and tools only"
+	@echo "make test-soak  200 kills of a process that writes checkpoints (the gate has 30)"
+	@echo "make test-xla   the training code on torch_xla, on a processor (1 GB to download; Linux on x86-64)"
+	@echo "make test-transformers   fine-tuning with transformers 4.48, which the Neuron releases go with"
+	@echo "make benchmark-training  how fast training is, as ratios; BENCHMARK=--gpu on a GPU"
 	@echo "make snapshots  renew tests/snapshots from the templates"
 	@echo "make lock       renew the locks in requirements/"
 	@echo "make clean      remove what set-up and runs have made"
@@ -40,6 +45,19 @@ test-render: setup .venv-render/.ready
 
 snapshots: setup
 	@.venv/bin/python -m pytest -q tests/unit/test_snapshots.py --renew-snapshots
+
+test-soak: setup
+	@ULTRACLUSTER_KILLS=200 .venv-training/bin/python -m pytest -q tests/training/test_checkpoint.py
+
+test-xla: .venv-xla/.ready
+	@exec .venv-xla/bin/python -m pytest -q tests/xla
+
+test-transformers: .venv-training/.ready .venv-transformers-4/.ready
+	@PYTHONPATH=.venv-transformers-4 OMP_NUM_THREADS=1 \
+		exec .venv-training/bin/python -m pytest -q tests/transformers
+
+benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
+	@PYTHONPATH=.venv-benchmark exec .venv-training/bin/python -m benchmarks.training $(BENCHMARK)
 
 .venv/.ready: requirements/app.txt requirements/app-no-deps.txt requirements/node.txt pyproject.toml
 	@echo "set-up: .venv (CDK, lint, tests)"
@@ -73,6 +91,21 @@ snapshots: setup
 	@.venv-render/bin/python $(PIP) install -r requirements/render.txt
 	@pwd >$@
 
+.venv-xla/.ready: requirements/xla.txt requirements/xla-no-deps.txt requirements/cuda_stand_ins.py
+	@echo "set-up: .venv-xla (torch_xla with its processor device)"
+	@"$(PYTHON)" -m venv --clear .venv-xla
+	@.venv-xla/bin/python $(PIP) install -r requirements/xla.txt
+	@.venv-xla/bin/python $(PIP) install --no-deps -r requirements/xla-no-deps.txt
+	@"$(PYTHON)" requirements/cuda_stand_ins.py .venv-xla/bin/python
+	@pwd >$@
+
+# Folders that go before .venv-training's own packages on the path.
+.venv-transformers-4/.ready .venv-benchmark/.ready: .venv-%/.ready: requirements/%.txt .venv-training/.ready
+	@echo "set-up: .venv-$*"
+	@rm -rf .venv-$*
+	@.venv-training/bin/python $(PIP) install --no-deps --target .venv-$* -r requirements/$*.txt
+	@pwd >$@
+
 node_modules/.ready: package.json package-lock.json
 	@echo "set-up: node_modules (the CDK CLI)"
 	@npm ci --no-audit --no-fund --no-update-notifier --loglevel=error >/dev/null
@@ -91,5 +124,5 @@ lock:
 	@requirements/lock.sh "$(PYTHON)"
 
 clean:
-	@rm -rf .venv .venv-emulator .venv-training .venv-render node_modules cdk.out .cache .rehearsal \
+	@rm -rf .venv .venv-* node_modules cdk.out .cache .rehearsal \
 		.mypy_cache .ruff_cache .pytest_cache

@@ -1,1 +1,1 @@
-"""Measurements that are no tests: each says what it measures, and against what."""
+"""How fast the product is, as ratios of things that ran side by side on one machine."""

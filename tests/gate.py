@@ -34,7 +34,8 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
             "types of the training code",
             [
                 *(APP, "-m", "mypy", "--config-file", "training/mypy.ini"),
-                *("--python-executable", TRAINING, "training", "tests/training"),
+                *("--python-executable", TRAINING, "training", "benchmarks", "tests/training"),
+                *("tests/transformers", "tests/xla"),
             ],
         ),
         ("unit tests", [APP, "-m", "pytest", "-q", "tests/unit"]),

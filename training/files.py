@@ -61,6 +61,27 @@ def check_schema(content: object, *, schema: Path, name: str) -> None:
         raise InputError(f"{name} does not follow {schema.name}: {'; '.join(sorted(problems))}")
 
 
+def sync_files(folder: Path) -> None:
+    """Make the content of all files below a folder survive a power cut."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+
+
+def check_free(output: Path, *, holds: str) -> None:
+    """Refuse an output folder that is in use.
+
+    Raises:
+        InputError: there is a file, or a folder that is not empty, or it cannot be seen.
+    """
+    try:
+        if output.exists() and (not output.is_dir() or any(output.iterdir())):
+            raise InputError(f"{output} is in use already; give a new folder for the {holds}")
+    except OSError as error:
+        raise InputError(f"cannot write to {output}: {error.strerror or error}") from error
+
+
 @contextmanager
 def staged_folder(output: Path, *, holds: str) -> Iterator[Path]:
     """A new folder beside `output` that takes its name when the block ends well.
@@ -77,19 +98,15 @@ def staged_folder(output: Path, *, holds: str) -> Iterator[Path]:
     """
     output = output.resolve()
     staging = output.parent / f".{output.name}.{os.getpid()}"
+    check_free(output, holds=holds)
     try:
-        if output.exists() and (not output.is_dir() or any(output.iterdir())):
-            raise InputError(f"{output} is in use already; give a new folder for the {holds}")
         output.parent.mkdir(parents=True, exist_ok=True)
         staging.mkdir()
     except OSError as error:
         raise InputError(f"cannot write to {output}: {error.strerror or error}") from error
     try:
         yield staging
-        for path in staging.rglob("*"):
-            if path.is_file():
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
+        sync_files(staging)
         staging.replace(output)
     finally:
         shutil.rmtree(staging, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import signal
 import subprocess
 import sys
@@ -50,17 +51,21 @@ def refusal(
         (["--data", "{tmp}/missing.txt"], "cannot read the tweets"),
         (["--data", "{tmp}"], "cannot read the tweets"),
         (["--data", "{tmp}/garbled.txt"], "is not a file of rated tweets"),
-        (["--max-steps", "0"], "--max-steps is 0, needs to be 1 or more"),
+        (["--max-steps", "0"], "train.max_steps is 0, needs to be 1 or more"),
         (["--max-length", "9999"], "takes at most 64 tokens"),
         (["--output", "{tmp}/full"], "is in use already; give a new folder for the model"),
         (["--output", "{tmp}/garbled.txt/out"], "cannot write to"),
         (["--batch-size", "some"], "argument --batch-size: invalid int value"),
         (["--precision", "fp8"], "argument --precision: invalid choice"),
         (["--what"], "unrecognized arguments: --what"),
+        (["--set", "train.sed=1"], "train.sed is not a setting; did you mean train.seed?"),
+        (["--platform", "{tmp}/none.json"], "cannot read {tmp}/none.json"),
+        (["--platform", "{tmp}/garbled.txt"], "cannot read {tmp}/garbled.txt"),
+        (["--checkpoints", "s3://bucket"], "give s3://bucket/prefix"),
         (
             ["--batch-size", "0", "--learning-rate", "0", "--seed", "-1"],
-            "--batch-size is 0, needs to be 1 or more; --seed is -1, needs to be 0 or more; "
-            "--learning-rate is 0.0",
+            "train.batch_size is 0, needs to be 1 or more; train.learning_rate is 0.0, needs to be "
+            "above 0; train.seed is -1, needs to be 0 or more",
         ),
     ],
 )
@@ -81,7 +86,7 @@ def test_fine_tuning_refuses(
     before = sorted(tmp_path.rglob("*"))
     given = [value.format(tmp=tmp_path) for value in changes]
     arguments = run_arguments(encoder, tweets, tmp_path / "out", *given)
-    assert message in refusal(sentiment.main, arguments, capsys)
+    assert message.format(tmp=tmp_path) in refusal(sentiment.main, arguments, capsys)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -101,7 +106,7 @@ def test_zero_epochs_are_refused(
 ) -> None:
     arguments = ["--model", str(encoder), "--data", str(tweets), "--output", str(tmp_path / "out")]
     message = refusal(sentiment.main, [*arguments, "--epochs", "0"], capsys)
-    assert message == "error: --epochs is 0, needs to be 1 or more\n"
+    assert message == "error: train.epochs is 0, needs to be 1 or more\n"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def test_the_tweets_are_not_fetched_twice_nor_over_a_folder(
     assert fetched == [1]
 
 
-def test_ctrl_c_ends_a_run_with_one_line_and_leaves_nothing(
+def test_ctrl_c_stops_a_run_and_the_same_command_ends_it(
     encoder: Path, tweets: Path, tmp_path: Path, run_arguments: Any
 ) -> None:
     arguments = run_arguments(encoder, tweets, tmp_path / "out", "--max-steps", "100000")
@@ -165,10 +170,12 @@ def test_ctrl_c_ends_a_run_with_one_line_and_leaves_nothing(
             if line.startswith("step"):
                 break
         run.send_signal(signal.SIGINT)
-        _, error = run.communicate(timeout=60)
-    assert run.returncode == 130
-    assert error == "stopped by Ctrl-C; nothing was written\n"
-    assert list(tmp_path.iterdir()) == []
+        shown, error = run.communicate(timeout=60)
+    assert (run.returncode, error) == (75, "")
+    assert re.search(r"^stopped after step \d+ of 100000; the same command goes on$", shown, re.M)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.run"]
+    (kept,) = (tmp_path / "out.run" / "checkpoints").iterdir()
+    assert kept.name.startswith("step-")
 
 
 def test_an_empty_folder_may_take_the_model(
@@ -192,7 +199,12 @@ def test_a_full_disk_is_one_line(
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("training.roberta_sentiment.model.save", fail)
     arguments = run_arguments(encoder, tweets, tmp_path / "out", "--max-steps", "1")
-    assert "No space left on device" in refusal(sentiment.main, arguments, capsys)
-    assert list(tmp_path.iterdir()) == []
+    with monkeypatch.context() as patch:
+        patch.setattr("training.roberta_sentiment.model.save", fail)
+        assert "No space left on device" in refusal(sentiment.main, arguments, capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.run"]
+    # Once there is space, the same command only has to write the model.
+    assert sentiment.main(arguments) == 0
+    assert "going on after step 1 of 1" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from training.command import InputError
-from training.roberta_sentiment.batches import Encoded, epoch
-from training.roberta_sentiment.dataset import LABELS, label_of, read_dataset, split_of
+from training.roberta_sentiment.dataset import label_of, read_dataset, split_of
+from training.roberta_sentiment.tables import LABELS
 
 pytestmark = pytest.mark.training
 
@@ -93,16 +93,3 @@ def test_a_split_without_one_of_the_labels_is_refused(tmp_path: Path) -> None:
     path.write_text("1\t2.0\tgood\n", encoding="utf-8")
     with pytest.raises(InputError, match="split has no negative and no neutral"):
         read_dataset(path)
-
-
-def test_an_epoch_has_every_example_once_in_an_order_of_its_own() -> None:
-    examples = [Encoded(tuple(range(1 + number % 7)), number) for number in range(101)]
-
-    def order(seed: int, number: int) -> list[int]:
-        batches = epoch(examples, batch_size=8, seed=seed, number=number)
-        assert {len(batch) for batch in batches} == {8, 5}
-        return [example.label for batch in batches for example in batch]
-
-    assert sorted(order(0, 0)) == list(range(101))
-    assert order(0, 0) == order(0, 0)
-    assert len({tuple(order(seed, number)) for seed in (0, 1) for number in (0, 1)}) == 4

@@ -243,3 +243,46 @@ def test_the_command_says_where_the_package_is(
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == f"s3://{BUCKET}/{facts.key}"
     assert shown[1].endswith("manifest.json (announces it)")
+
+
+@pytest.mark.case("F11")
+@pytest.mark.parametrize("refused", [None, "archive", "size", "manifest"])
+def test_a_finished_run_leaves_its_model_under_the_watched_prefix_or_the_job_fails(
+    package_copy: Path,
+    s3: Any,
+    stub: Stubber,
+    facts: Facts,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    refused: str | None,
+) -> None:
+    path = tmp_path / "platform.json"
+    platform = {"schema_version": 1, "region": "us-west-2", "model_bucket": BUCKET}
+    path.write_text(json.dumps(platform | {"model_name": "sentiment"}), encoding="utf-8")
+    monkeypatch.setattr("training.packaging.cli.s3_client", lambda _: s3)
+    put: list[str] = []
+    s3.meta.events.register(
+        "before-parameter-build.s3.PutObject", lambda params, **_: put.append(params["Key"])
+    )
+    steps: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
+        ("archive", "put_object", {}, facts.put_archive),
+        ("size", "head_object", facts.found, facts.head),
+        ("manifest", "put_object", {}, facts.put_manifest),
+    )
+    for name, operation, answer, expected in steps:
+        if name == refused:
+            stub.add_client_error(
+                operation, "AccessDenied", "no", http_status_code=403, expected_params=expected
+            )
+            break
+        stub.add_response(operation, answer, expected)
+    code = main(["publish", "--package", str(package_copy), "--platform", str(path)])
+    digest = facts.manifest["archive"]["sha256"]
+    watched = [f"models/sentiment/{digest}/{name}" for name in ("model.tar.gz", "manifest.json")]
+    if refused is None:
+        assert (code, put) == (0, watched)
+    else:
+        assert code == 2
+        assert put == (watched if refused == "manifest" else watched[:1])
+        assert capsys.readouterr().err.startswith("error: S3 refuses ")

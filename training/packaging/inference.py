@@ -44,9 +44,11 @@ def model_fn(model_dir: str) -> tuple[Any, Any]:
         torch.set_num_threads(int(threads))
     disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
-    model = AutoModelForSequenceClassification.from_pretrained(
-        model_dir, local_files_only=True, dtype=torch.float32
-    ).eval()
+    model = (
+        AutoModelForSequenceClassification.from_pretrained(model_dir, local_files_only=True)
+        .float()
+        .eval()
+    )
     longest, positions = tokenizer.model_max_length, model.config.max_position_embeddings
     if longest > positions:
         raise ValueError(
@@ -91,6 +93,8 @@ def input_fn(body: str | bytes, content_type: str | None) -> list[str]:
 def predict_fn(texts: list[str], loaded: tuple[Any, Any]) -> list[dict[str, Any]]:
     """Label and probability of each text; a text over the model's limit is cut."""
     tokenizer, model = loaded
+    if getattr(model.config, "names_and_links", "keep") == "replace":
+        texts = [plain(text) for text in texts]
     batch = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
         scores, best = model(**batch).logits.softmax(-1).max(-1)
@@ -98,6 +102,14 @@ def predict_fn(texts: list[str], loaded: tuple[Any, Any]) -> list[dict[str, Any]
         {"label": model.config.id2label[index], "score": score}
         for index, score in zip(best.tolist(), scores.tolist(), strict=True)
     ]
+
+
+def plain(text: str) -> str:
+    """User names as `@user`, links as `http`, as the training did it."""
+    return " ".join(
+        "@user" if len(word) > 1 and word[0] == "@" else "http" if word[:4] == "http" else word
+        for word in text.split(" ")
+    )
 
 
 def output_fn(prediction: list[dict[str, Any]], accept: str | None) -> tuple[str, str]:

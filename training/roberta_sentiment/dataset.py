@@ -1,7 +1,7 @@
-"""Rated tweets: read, labelled and split.
+"""Labelled texts, split for training, validation and test.
 
-The format is that of VADER's ground truth: one tweet a line, `number <tab> mean rating <tab> text`,
-ratings from -4 (most negative) to 4 by at least 20 people.
+A file is a table (`tables.py`), or rated tweets in the format of VADER's ground truth: one tweet a
+line, `number <tab> mean rating <tab> text`, ratings from -4 (most negative) to 4.
 """
 
 import hashlib
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from training.command import InputError
 from training.files import sha256_of
+from training.roberta_sentiment.tables import HUB, LABELS, SUFFIXES, Row, read_hub, read_table
 from training.roberta_sentiment.tweets import TWEETS_SHA256
 
-LABELS = ("negative", "neutral", "positive")
 NEUTRAL_BELOW = 0.5
 
 
@@ -54,11 +54,47 @@ def split_of(text: str) -> str:
 
 
 def read_dataset(path: Path) -> Dataset:
-    """Read, label and split a file of rated tweets.
+    """Read, label and split a file. Rows that name no split are split by their text.
 
     Raises:
         InputError: the file is missing or garbled, or a split lacks a label.
     """
+    rows = read_table(path) if path.suffix in SUFFIXES else _read_tweets(path)
+    digest = sha256_of(path)
+    name = "vader-tweets" if digest == TWEETS_SHA256 else f"{path.stem}-{digest[:12]}"
+    return _split(rows, name=name, sha256=digest, origin=str(path))
+
+
+def read_hub_dataset(reference: str) -> Dataset:
+    """Read `hub:owner/name` or `hub:owner/name:configuration`, with the splits of its author.
+
+    Raises:
+        InputError: the data set cannot be loaded, or a split lacks a label.
+    """
+    name = reference.removeprefix(HUB)
+    rows = read_hub(name)
+    digest = hashlib.sha256(repr(rows).encode()).hexdigest()
+    return _split(rows, name=f"{name}-{digest[:12]}", sha256=digest, origin=reference)
+
+
+def _split(rows: list[Row], *, name: str, sha256: str, origin: str) -> Dataset:
+    splits: dict[str, list[Example]] = {"train": [], "validation": [], "test": []}
+    for text, label, split in rows:
+        splits[split or split_of(text)].append(Example(text, label))
+    for split, examples in splits.items():
+        present = Counter(example.label for example in examples)
+        if missing := [label for index, label in enumerate(LABELS) if not present[index]]:
+            raise InputError(f"{origin}: the {split} split has no {' and no '.join(missing)} text")
+    return Dataset(
+        name=name,
+        sha256=sha256,
+        train=tuple(splits["train"]),
+        validation=tuple(splits["validation"]),
+        test=tuple(splits["test"]),
+    )
+
+
+def _read_tweets(path: Path) -> list[Row]:
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError as error:
@@ -66,7 +102,7 @@ def read_dataset(path: Path) -> Dataset:
             f"cannot read the tweets at {path}: {error.strerror}; "
             "python -m training.roberta_sentiment.tweets --output FILE gets them"
         ) from error
-    splits: dict[str, list[Example]] = {"train": [], "validation": [], "test": []}
+    rows: list[Row] = []
     garbled = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -74,25 +110,14 @@ def read_dataset(path: Path) -> Dataset:
             if example is None:
                 garbled.append(number)
             else:
-                splits[split_of(example.text)].append(example)
+                rows.append((example.text, example.label, None))
     if garbled:
         raise InputError(
             f"{path} is not a file of rated tweets: {len(garbled)} of {len(lines)} lines are not "
-            f"'number <tab> rating <tab> text', the first is line {garbled[0]}"
+            f"'number <tab> rating <tab> text', the first is line {garbled[0]}; a table of labels "
+            f"ends in {', '.join(SUFFIXES)}"
         )
-    for name, examples in splits.items():
-        present = Counter(example.label for example in examples)
-        if missing := [label for index, label in enumerate(LABELS) if not present[index]]:
-            raise InputError(f"{path}: the {name} split has no {' and no '.join(missing)} tweet")
-    digest = sha256_of(path)
-    name = "vader-tweets" if digest == TWEETS_SHA256 else f"{path.stem}-{digest[:12]}"
-    return Dataset(
-        name=name,
-        sha256=digest,
-        train=tuple(splits["train"]),
-        validation=tuple(splits["validation"]),
-        test=tuple(splits["test"]),
-    )
+    return rows
 
 
 def _parse(line: str) -> Example | None:

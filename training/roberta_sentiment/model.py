@@ -1,14 +1,18 @@
 """The classifier: an encoder with a new head, its tokenizer, and how both are saved."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from training.command import InputError, first_line
-from training.roberta_sentiment.dataset import LABELS
+from training.roberta_sentiment.dataset import Example
 from training.roberta_sentiment.settings import ModelSource
+from training.roberta_sentiment.tables import LABELS
+from training.roberta_sentiment.text import plain
 
 
 def load(source: ModelSource) -> tuple[Any, Any]:
@@ -32,8 +36,8 @@ def load(source: ModelSource) -> tuple[Any, Any]:
         )
         tokenizer = AutoTokenizer.from_pretrained(source.location, local_files_only=source.local)
         model = AutoModelForSequenceClassification.from_pretrained(
-            source.location, config=config, local_files_only=source.local, dtype="float32"
-        )
+            source.location, config=config, local_files_only=source.local
+        ).float()  # transformers 5 takes the type of the file, and 4 names the argument otherwise
     except Exception as error:  # many libraries read these files, and each has its own errors
         origin = "folder" if source.local else "hub model"
         raise InputError(f"cannot load the {origin} {source.name}: {first_line(error)}") from error
@@ -50,5 +54,51 @@ def longest_input(config: Any) -> int:
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write float32 safetensors, the configuration with label names, and the tokenizer."""
-    model.to("cpu").save_pretrained(folder)
+    weights = {name: tensor.cpu().float() for name, tensor in model.state_dict().items()}
+    model.save_pretrained(folder, state_dict=weights)
     tokenizer.save_pretrained(folder)
+
+
+def try_out(folder: Path, examples: Sequence[Example], expected: Sequence[int]) -> None:
+    """Load what was saved, as whoever serves it will, and see that it gives the same labels.
+
+    Args:
+        folder: of the saved model.
+        examples: to label.
+        expected: the labels that the trained model gave.
+
+    Raises:
+        InputError: it cannot be loaded, or answers otherwise.
+    """
+    try:
+        answers = ask(folder, [example.text for example in examples])
+    except Exception as error:  # many libraries read these files, and each has its own errors
+        raise InputError(f"the saved model does not load: {first_line(error)}") from error
+    wrong = sum(
+        answer != LABELS[label] for (answer, _), label in zip(answers, expected, strict=True)
+    )
+    # Another shape or device rounds otherwise; a label on the edge may fall to the other side.
+    if wrong > len(examples) // 20:
+        raise InputError(
+            f"the saved model gives {wrong} of {len(examples)} texts another label than the "
+            "trained one; do not serve it"
+        )
+
+
+def ask(folder: Path, texts: Sequence[str]) -> list[tuple[str, float]]:
+    """Label and probability of each text, by a model folder alone."""
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    model = (
+        AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True)
+        .float()
+        .eval()
+    )
+    if getattr(model.config, "names_and_links", "keep") == "replace":
+        texts = [plain(text) for text in texts]
+    batch = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        scores, best = model(**batch).logits.softmax(-1).max(-1)
+    return [
+        (model.config.id2label[index], score)
+        for index, score in zip(best.tolist(), scores.tolist(), strict=True)
+    ]

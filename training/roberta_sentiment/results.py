@@ -1,24 +1,17 @@
 """What a run reports: `results.json`, and the table that a person reads."""
 
-import os
-import platform
-import resource
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
-import torch
-
-from training.backend import Backend
-from training.roberta_sentiment.dataset import LABELS, Dataset, Example
+from training.roberta_sentiment.dataset import Dataset, Example
 from training.roberta_sentiment.scoring import Scores
 from training.roberta_sentiment.settings import Settings
+from training.roberta_sentiment.tables import LABELS
 
 SCHEMA = Path(__file__).parents[1] / "results.schema.json"
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "vaderSentiment")
+PACKAGES = ("transformers", "tokenizers", "safetensors", "numpy", "vaderSentiment")
 
 
 def table(rows: Mapping[str, Scores]) -> str:
@@ -36,21 +29,19 @@ def build(
     *,
     settings: Settings,
     base_model: str,
-    backend: Backend,
     dataset: Dataset,
     scores: Mapping[str, Scores],
+    confusion: Sequence[Sequence[int]],
     majority_label: str,
-    steps: int,
-    samples: int,
-    train_seconds: float,
-    total_seconds: float,
     parameters: int,
     weights_sha256: str,
+    facts: Mapping[str, object],
 ) -> dict[str, object]:
     """The content of `results.json`; its schema is `training/results.schema.json`.
 
     `scores` has the keys `test`, `validation`, `majority` and `vader`; `weights_sha256` is that of
-    `model.safetensors` and ties the figures to one set of weights.
+    `model.safetensors` and ties the figures to one set of weights; `facts` are those of
+    `training.core.results.run_facts`.
     """
     return {
         "schema_version": 1,
@@ -63,6 +54,7 @@ def build(
             "weights_sha256": weights_sha256,
         },
         "metrics": {"evaluation_set": f"{dataset.name}/test", **scores["test"].rounded()},
+        "confusion": [list(row) for row in confusion],
         "validation": scores["validation"].rounded(),
         "baselines": {
             "majority": {"label": majority_label, **scores["majority"].rounded()},
@@ -75,24 +67,8 @@ def build(
             "validation": _counts(dataset.validation),
             "test": _counts(dataset.test),
         },
-        "time": {
-            "steps": steps,
-            "samples": samples,
-            "train_seconds": round(train_seconds, 2),
-            "total_seconds": round(total_seconds, 2),
-            "samples_per_second": round(samples / train_seconds, 2),
-        },
-        "settings": {
-            # Folders of the machine say nothing about the run.
-            key: value
-            for key, value in asdict(settings).items()
-            if key not in ("model", "data", "output")
-        },
-        "versions": {
-            "python": platform.python_version(),
-            **{name.lower(): version(name) for name in PACKAGES},
-        },
-        "hardware": _hardware(backend),
+        "settings": settings.public(),
+        **facts,
     }
 
 
@@ -100,23 +76,3 @@ def _counts(examples: Sequence[Example]) -> dict[str, int]:
     """Texts of a split, in all and by label."""
     labels = Counter(example.label for example in examples)
     return {"texts": len(examples)} | {name: labels[index] for index, name in enumerate(LABELS)}
-
-
-def _hardware(backend: Backend) -> dict[str, object]:
-    """What the run ran on. Memory is the most that this process held."""
-    device = backend.device
-    if device.type == "cuda":
-        name = torch.cuda.get_device_name(device)
-    else:
-        name = str(torch.cpu.get_capabilities().get("cpu_name") or platform.machine())
-    unit = 1 if platform.system() == "Darwin" else 1024
-    return {
-        "device": device.type,
-        "name": name,
-        "machine": platform.machine(),
-        "logical_cores": os.cpu_count() or 1,
-        "threads": torch.get_num_threads(),
-        "precision": backend.precision,
-        "precision_reason": backend.reason,
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
-    }

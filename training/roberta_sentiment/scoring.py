@@ -8,8 +8,11 @@ from typing import Any
 import torch
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
-from training.roberta_sentiment.batches import Encoded, collate
-from training.roberta_sentiment.dataset import LABELS, Example
+from training.core.backend import Backend
+from training.core.data import EMPTY, LENGTH_STEP
+from training.roberta_sentiment.dataset import Example
+from training.roberta_sentiment.tables import LABELS
+from training.roberta_sentiment.task import Encoded, collate
 
 EVALUATION_BATCH = 64
 # The thresholds that VADER's authors publish for its compound score.
@@ -48,20 +51,40 @@ def score(truth: Sequence[int], given: Sequence[int]) -> Scores:
 
 
 def predict(
-    model: Any, examples: Sequence[Encoded], *, pad: int, device: torch.device
+    model: Any, examples: Sequence[Encoded], *, pad: int, backend: Backend, width: int | None
 ) -> list[int]:
-    """The model's labels, computed in float32 as the served model does."""
-    model.to(device).eval()
+    """The model's labels, computed in float32 as the served model does; all workers share the work.
+
+    Args:
+        model: on the device.
+        examples: to label.
+        pad: the padding token's id.
+        backend: whose workers take every n-th batch each.
+        width: of all batches, or None for the shortest that fits each.
+    """
+    model.eval()
     by_length = sorted(range(len(examples)), key=lambda index: len(examples[index].ids))
-    labels = [0] * len(examples)
-    with torch.inference_mode():
-        for start in range(0, len(by_length), EVALUATION_BATCH):
+    labels = [0.0] * len(examples)
+    starts = range(0, len(by_length), EVALUATION_BATCH)
+    with torch.no_grad():
+        for start in starts[backend.workers.rank :: backend.workers.world]:
             rows = by_length[start : start + EVALUATION_BATCH]
-            ids, mask, _ = collate([examples[row] for row in rows], pad=pad, device=device)
-            best = model(input_ids=ids, attention_mask=mask).logits.argmax(-1)
-            for row, label in zip(rows, best.tolist(), strict=True):
-                labels[row] = label
-    return labels
+            longest = len(examples[rows[-1]].ids)
+            filled = rows + [EMPTY] * (EVALUATION_BATCH - len(rows))
+            across = width or -(-longest // LENGTH_STEP) * LENGTH_STEP
+            batch = backend.move(collate(examples, filled, width=across, pad=pad))
+            best = model(input_ids=batch["ids"], attention_mask=batch["mask"]).logits.argmax(-1)
+            backend.sync()
+            for row, label in zip(rows, best.tolist(), strict=False):
+                labels[row] = float(label)
+    return [int(label) for label in backend.sum(labels)]
+
+
+def confusion(truth: Sequence[int], given: Sequence[int]) -> list[list[int]]:
+    """How often each true label (row) was given each label (column)."""
+    pairs = Counter(zip(truth, given, strict=True))
+    labels = range(len(LABELS))
+    return [[pairs[one, other] for other in labels] for one in labels]
 
 
 def majority(train: Sequence[Example], test: Sequence[Example]) -> tuple[str, Scores]:

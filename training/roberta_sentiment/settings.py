@@ -2,14 +2,33 @@
 
 import re
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from training.command import InputError
+from training.core.settings import Checkpoint, Speed, Train, build, read_toml, setting
 
-DEFAULT_EPOCHS = 3
+RECIPES = Path(__file__).with_name("recipes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """How texts become tensors."""
+
+    max_length: int = setting("tokens a text; what is longer is cut", 64, least=8)
+    padding: Literal["auto", "fixed", "near"] = setting(
+        "fixed: every batch is max_length wide; near: the next multiple of eight; auto: fixed "
+        "where every new shape costs a compilation",
+        "auto",
+    )
+    names_and_links: Literal["replace", "keep"] = setting(
+        "replace: user names become @user, links become http",
+        "replace",
+    )
+    stage: str | None = setting("folder on the node's own disk that the data are copied to", None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,41 +36,58 @@ class Settings:
     """One fine-tuning run.
 
     `model` is a folder in the transformers layout, `package:NAME` for an installed package that
-    carries one, or a name on the Hugging Face hub. `max_length` is in tokens.
+    carries one, or a name on the Hugging Face hub. `data` is a file or `hub:NAME`.
     """
 
-    model: str
-    data: Path
-    output: Path
-    epochs: int | None
-    max_steps: int | None
-    batch_size: int
-    learning_rate: float
-    max_length: int
-    seed: int
-    precision: Literal["auto", "bf16", "fp32"]
-    compile: bool
-    optimizer: Literal["fused-adamw", "adamw"]
+    model: str = setting("a folder, package:NAME, or a name on the hub")
+    data: str = setting("a file of texts, or hub:NAME")
+    output: str = setting("new folder for the model")
+    platform: str | None = setting("platform.json of the cluster, for the cost", None)
+    balance: bool = setting("give every label the same share of the loss", True)
+    text: Data = field(default_factory=Data)
+    train: Train = field(default_factory=Train)
+    speed: Speed = field(default_factory=Speed)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
     def check(self) -> None:
-        """Refuse what cannot work, all problems in one line."""
-        problems = [
-            f"--{name.replace('_', '-')} is {value}, needs to be {least} or more"
-            for name, value, least in (
-                ("epochs", self.epochs, 1),
-                ("max_steps", self.max_steps, 1),
-                ("batch_size", self.batch_size, 1),
-                ("max_length", self.max_length, 8),
-                ("seed", self.seed, 0),
-            )
-            if value is not None and value < least
-        ]
-        if not 0 < self.learning_rate < 1:
-            problems.append(f"--learning-rate is {self.learning_rate}, needs to be in 0 to 1")
-        if self.compile and not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
-            problems.append("--compile needs a C++ compiler and none was found; use --no-compile")
+        """Refuse what cannot work on this machine, all problems in one line."""
+        problems = []
+        if self.speed.compile and not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
+            problems.append("speed.compile needs a C++ compiler and none was found; leave it off")
+        if self.speed.compile and self.speed.device == "xla":
+            problems.append("speed.compile is for cpu and cuda; xla compiles every run by itself")
         if problems:
             raise InputError("; ".join(problems))
+
+    def public(self) -> dict[str, Any]:
+        """For results: without the folders of the machine, which say nothing about the run."""
+        content = asdict(self)
+        for name in ("model", "data", "output", "platform"):
+            del content[name]
+        del content["checkpoint"]["folder"], content["text"]["stage"]
+        return content
+
+
+def read_settings(given: Mapping[str, Any], file: Path | None) -> Settings:
+    """Settings from the recipe that fits the model, a TOML file, and what was given by hand.
+
+    Raises:
+        InputError: names every problem.
+    """
+    layers = [*([read_toml(file)] if file else []), given]
+    models = [layer["model"] for layer in layers if isinstance(layer.get("model"), str)]
+    recipe = recipe_for(models[-1]) if models else None
+    if recipe is not None:
+        layers.insert(0, read_toml(recipe))
+    settings = build(Settings, *layers)
+    settings.check()
+    return settings
+
+
+def recipe_for(model: str) -> Path | None:
+    """The recipe of a model by its name; None for the defaults, which suit small encoders."""
+    name = re.split(r"[/:]", model.rstrip("/"))[-1].lower()
+    return RECIPES / "roberta-base.toml" if "roberta" in name else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""What every training run shares: settings, devices, data order, checkpoints, the loop, results."""
