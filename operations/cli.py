@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from operations import commands
-from operations.rehearsal.rehearse import rehearse
+NODE = Path(sys.prefix) / "bin" / "node"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,17 +18,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal need not know the CDK CLI's symbols
     chosen = _parser().parse_args(arguments)
+    if NODE.exists():  # set-up puts one there when the machine's is too old for CDK
+        os.environ.setdefault("JSII_NODE", str(NODE))
+    sys.exit(_run(chosen))
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    # Imported here: aws_cdk starts its node as soon as it is imported.
+    from operations import commands
+    from operations.rehearsal.rehearse import rehearse
+
     if chosen.command == "rehearse":
-        status = rehearse(exit_with_parent=chosen.exit_with_parent)
-    elif chosen.command == "lint":
-        status = commands.lint(chosen.environment)
-    elif chosen.command == "deploy-policy":
-        status = commands.deploy_policy(
+        return rehearse(exit_with_parent=chosen.exit_with_parent)
+    if chosen.command == "lint":
+        return commands.lint(chosen.environment)
+    if chosen.command == "deploy-policy":
+        return commands.deploy_policy(
             chosen.environment, account=chosen.account, output=chosen.output
         )
-    else:
-        status = commands.settings()
-    sys.exit(status)
+    return commands.settings()
 
 
 def _parser() -> argparse.ArgumentParser:
