@@ -6,23 +6,21 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 INDEX = "https://pip.repos.neuron.amazonaws.com"
 BASE = "requirements-neuron-base.txt"
-# torch-neuronx and neuronx-cc of each release, from its release notes.
-RELEASES = {
-    "2.31.1": ("2.9.0.2.15.32035", "2.26.6360.0"),
-    "2.30.0": ("2.9.0.2.14.27725", "2.25.3371.0"),
-    "2.29.1": ("2.9.0.2.13.26312", "2.24.8799.0"),
-    "2.28.1": ("2.9.0.2.12.22436", "2.23.6484.0"),
-}
+# The releases of the catalog, which the nodes' boot scripts install as well.
+CATALOG = ROOT / "constructs" / "ultracluster" / "catalog" / "neuron.toml"
+RELEASES = tomllib.loads(CATALOG.read_text(encoding="utf-8"))["sets"]
 # What the public index has under these names: placeholders, and the backend for Trn2 and Trn3.
 PUBLIC = {
     "torch-neuronx": ("0.0.1", "1.0", "2.13.0.1", "2.14.0.1"),
@@ -88,9 +86,12 @@ def test_there_is_one_file_for_each_release() -> None:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_versions_are_those_of_the_release(release: str) -> None:
-    framework, compiler = RELEASES[release]
-    got = {one.name: str(one.specifier) for one in requirements(release_file(release))}
-    assert got == {"torch-neuronx": f"=={framework}", "neuronx-cc": f"=={compiler}"}
+    got = {one.name: Version(str(one.specifier)[2:]) for one in requirements(release_file(release))}
+    row = RELEASES[release]
+    assert got == {
+        "torch-neuronx": Version(row["framework"]),
+        "neuronx-cc": Version(row["compiler"]),
+    }
 
 
 @pytest.mark.parametrize("release", RELEASES)
