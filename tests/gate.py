@@ -34,7 +34,13 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
             "types of the training code",
             [
                 *(APP, "-m", "mypy", "--config-file", "training/mypy.ini"),
-                *("--python-executable", TRAINING, "training", "benchmarks", "tests/training"),
+                *(
+                    "--python-executable",
+                    TRAINING,
+                    "training",
+                    "benchmarks/training.py",
+                    "tests/training",
+                ),
                 *("tests/transformers", "tests/xla"),
             ],
         ),
