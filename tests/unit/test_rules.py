@@ -388,7 +388,7 @@ def test_errors(tmp_path: Path, parts: dict[str, str], message: str) -> None:
         ),
         pytest.param(
             {
-                "more": '[cluster.overrides.A]\nScript = "https://raw.githubusercontent.com/a/b/main/x"\n'
+                "more": '[cluster.overrides.DevSettings]\nScript = "https://raw.githubusercontent.com/a/b/main/x"\n'
             },
             "changes under its name: pin a version or a commit",
             marks=pytest.mark.case("P05"),

@@ -8,7 +8,7 @@ add_neuron_repository() {
         codename=$(sed -n 's/^VERSION_CODENAME=//p' "$root/etc/os-release")
         local key=$root/usr/share/keyrings/neuron.asc
         mkdir -p "${key%/*}"
-        retry curl -fsSL --retry 3 -o "$key" \
+        retry curl -fsSL --max-time 60 --retry 3 -o "$key" \
             https://apt.repos.neuron.amazonaws.com/GPG-PUB-KEY-AMAZON-AWS-NEURON.PUB
         write_file "$root/etc/apt/sources.list.d/neuron.list" <<CONF
 deb [signed-by=$key] https://apt.repos.neuron.amazonaws.com $codename main
@@ -72,6 +72,6 @@ RestartSec=30
 [Install]
 WantedBy=multi-user.target
 CONF
-    systemctl daemon-reload
-    systemctl enable --now ultracluster-metrics.service >>"$log" 2>&1
+    timeout -k 2 60 systemctl daemon-reload
+    timeout -k 2 60 systemctl enable --now ultracluster-metrics.service >>"$log" 2>&1
 }

@@ -10,20 +10,33 @@
 release=${BASH_SOURCE[0]%/*}
 stage=$1 efa=$2
 
-node_type() { sed -n 's/^cfn_node_type=//p' "$root/etc/parallelcluster/cfnconfig" | tr -d '"'; }
+# A node of unknown type would skip its set-up and count as sound.
+read_node_type() {
+    local file=$root/etc/parallelcluster/cfnconfig
+    [[ -r $file ]] || fail "cannot read $file, which says what type of node this is"
+    node_type=$(sed -n 's/^cfn_node_type=//p' "$file" | tr -d '"')
+    case $node_type in
+    HeadNode | LoginNode | ComputeFleet) ;;
+    *) fail "node type ${node_type:-none} in $file: it must be HeadNode, LoginNode or ComputeFleet" ;;
+    esac
+}
+
+# IMDS answers at once or not at all.
+metadata() { curl -fsS --connect-timeout 2 --max-time 5 --retry 5 "$@"; }
 
 # platform.json: the facts of the environment, and of this instance's type.
 write_platform() {
     local token type
-    token=$(curl -fsS --retry 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' \
+    token=$(metadata -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' \
         http://169.254.169.254/latest/api/token)
-    type=$(curl -fsS --retry 5 -H "X-aws-ec2-metadata-token: $token" \
+    type=$(metadata -H "X-aws-ec2-metadata-token: $token" \
         http://169.254.169.254/latest/meta-data/instance-type)
     python3 - "$home/platform.json" "$type" <<'PYTHON' | write_file "$root/etc/ultracluster/platform.json"
 import json, sys
 given = json.load(open(sys.argv[1]))
 print(json.dumps(given["facts"] | {"instance": given["instances"].get(sys.argv[2])}, indent=2))
 PYTHON
+    echo "$type" | write_file "$root/etc/ultracluster/instance_type"
     echo "$efa" | write_file "$root/etc/ultracluster/efa"
 }
 
@@ -58,7 +71,7 @@ kernel.apparmor_restrict_unprivileged_userns = 0
 CONF
         retry sysctl --system
     fi
-    if [[ $(node_type) == HeadNode ]]; then
+    if [[ $node_type == HeadNode ]]; then
         install -D -m 0644 "$examples/spank/plugstack.conf" "$root/opt/slurm/etc/plugstack.conf"
         install -D -m 0644 "$examples/pyxis/pyxis.conf" "$root/opt/slurm/etc/plugstack.conf.d/pyxis.conf"
         retry scontrol reconfigure
@@ -69,7 +82,7 @@ configure_head() {
     step 'places on /fsx' lay_out
     if [[ $INSTALL == yes && $NEURON == yes ]]; then
         # Minutes of pip: beside the head node's own time limit, not within it.
-        systemctl is-active --quiet ultracluster-environment ||
+        timeout -k 2 30 systemctl is-active --quiet ultracluster-environment ||
             systemd-run --collect --unit ultracluster-environment bash "$release/environment.sh" >>"$log" 2>&1
     fi
 }
@@ -90,14 +103,16 @@ start)
     step 'kernel held' hold_kernel
     ;;
 configured | updated)
+    read_node_type
     step 'platform.json' write_platform
     step 'limits' write_limits
     if [[ $CONTAINERS == yes ]]; then
         step 'containers' enable_containers
     fi
-    case $(node_type) in
+    case $node_type in
     HeadNode) configure_head ;;
     ComputeFleet) configure_compute ;;
+    LoginNode) ;; # limits and containers are all that it needs
     esac
     ;;
 *)

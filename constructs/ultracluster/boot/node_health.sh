@@ -12,17 +12,31 @@ problem() { problems+=("$*"); }
 
 count() { grep -c "$@" || true; }
 
+# told SECONDS COMMAND...: what a tool says in this time. That it fails or hangs must not end the
+# check: what is missing from its words is the problem. Slurm ends a check after 60 s in all.
+told() {
+    local seconds=$1
+    shift
+    timeout -k 2 "$seconds" "$@" 2>/dev/null || true
+}
+
 check_shared_storage() {
-    if ! modprobe lustre 2>/dev/null; then
+    if ! timeout -k 2 10 modprobe lustre 2>/dev/null; then
         problem "lustre module not available for $(uname -r)"
-    elif ! mountpoint -q "$root/fsx"; then
-        problem '/fsx is not mounted'
+        return
     fi
+    local status=0
+    timeout -k 2 10 mountpoint -q "$root/fsx" || status=$?
+    case $status in
+    0) ;;
+    124 | 137) problem '/fsx does not answer' ;;
+    *) problem '/fsx is not mounted' ;;
+    esac
 }
 
 check_neuron() {
     local expected=$1 found
-    found=$(timeout 30 neuron-ls --json-output 2>/dev/null | count '"neuron_device"')
+    found=$(told 20 neuron-ls --json-output | count '"neuron_device"')
     [[ $found == "$expected" ]] || problem "neuron-ls sees $found of $expected devices"
     local counter
     for counter in "$root"/sys/devices/virtual/neuron_device/neuron*/stats/hardware/*_ecc_uncorrected/total; do
@@ -31,7 +45,7 @@ check_neuron() {
         fi
     done
     local hardware
-    hardware=$(dmesg | sed -nE 's/.*(NEURON_HW_ERR=[^ ]*).*/\1/p' | sort -u | tr '\n' ' ')
+    hardware=$(told 5 dmesg | sed -nE 's/.*(NEURON_HW_ERR=[^ ]*).*/\1/p' | sort -u | tr '\n' ' ')
     [[ -z $hardware ]] || problem "the driver reports ${hardware% }"
 }
 
@@ -48,17 +62,19 @@ check_neuron_versions() {
 check_gpu() {
     local expected=$1 found
     # Fails as a whole where driver and library do not match.
-    found=$(timeout 30 nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | count '^[0-9]')
+    found=$(told 15 nvidia-smi --query-gpu=index --format=csv,noheader | count '^[0-9]')
     [[ $found == "$expected" ]] || problem "nvidia-smi sees $found of $expected GPUs"
     local errors
-    errors=$(timeout 30 nvidia-smi --query-gpu=ecc.errors.uncorrected.volatile.total \
-        --format=csv,noheader 2>/dev/null | count '^[1-9]')
+    errors=$(told 15 nvidia-smi --query-gpu=ecc.errors.uncorrected.volatile.total \
+        --format=csv,noheader | count '^[1-9]')
     [[ $errors == 0 ]] || problem "uncorrected ECC errors on $errors GPUs"
 }
 
+instance_type() { cat "$root/etc/ultracluster/instance_type" 2>/dev/null || echo unknown; }
+
 check_efa() {
     local expected=$1 found
-    found=$(fi_info -p efa 2>/dev/null | sed -nE 's/^ *domain: ([^ ]+)-(rdm|dgrm)$/\1/p' | sort -u | wc -l)
+    found=$(told 20 fi_info -p efa | sed -nE 's/^ *domain: ([^ ]+)-(rdm|dgrm)$/\1/p' | sort -u | wc -l)
     ((found == expected)) || problem "fi_info sees $found of $expected EFA interfaces"
 }
 
@@ -72,14 +88,15 @@ drain() {
 }
 
 check_shared_storage
-kind=$(fact kind) accelerators=$(fact accelerators)
+kind=$(fact kind 2>/dev/null) || kind=
 case $kind in
-trainium) check_neuron "$accelerators" ;;
-nvidia) check_gpu "$accelerators" ;;
+trainium) check_neuron "$(fact accelerators)" ;;
+nvidia) check_gpu "$(fact accelerators)" ;;
+'') problem "no facts for instance type $(instance_type) in platform.json" ;;
 esac
 if [[ ${1:-} == --prove ]]; then
     [[ $kind != trainium ]] || check_neuron_versions
-    [[ $(<"$root/etc/ultracluster/efa") != efa ]] || check_efa "$(fact efa_interfaces)"
+    [[ -z $kind || $(<"$root/etc/ultracluster/efa") != efa ]] || check_efa "$(fact efa_interfaces)"
 fi
 if ((${#problems[@]})); then
     reason=$(printf '%s; ' "${problems[@]}")

@@ -44,7 +44,7 @@ APT::Periodic::Unattended-Upgrade "0";
 CONF
         local name
         for name in unattended-upgrades.service apt-daily.timer apt-daily-upgrade.timer; do
-            systemctl disable --now "$name" >>"$log" 2>&1 || say "no $name to switch off"
+            timeout -k 2 60 systemctl disable --now "$name" >>"$log" 2>&1 || say "no $name to switch off"
         done
         local kernel
         kernel=$(uname -r)
@@ -52,7 +52,7 @@ CONF
             apt-mark hold "$name" >>"$log" 2>&1 || say "no $name to hold"
         done
     else
-        systemctl disable --now dnf-automatic.timer >>"$log" 2>&1 || say "no dnf-automatic.timer to switch off"
+        timeout -k 2 60 systemctl disable --now dnf-automatic.timer >>"$log" 2>&1 || say "no dnf-automatic.timer to switch off"
         if ! grep -qs '^excludepkgs=kernel\*$' "$root/etc/dnf/dnf.conf"; then
             mkdir -p "$root/etc/dnf"
             echo 'excludepkgs=kernel*' >>"$root/etc/dnf/dnf.conf"

@@ -172,7 +172,13 @@ def load_catalog(own: Path | None = None) -> Catalog:
         raise CatalogError(
             f"{own}: got the table(s) {', '.join(unknown)}; allowed: {', '.join(TABLES)}"
         )
-    tables = {name: _laid_over(_table(name), rows.get(name, {})) for name in TABLES}
+    odd = [name for name, table in rows.items() if not isinstance(table, Mapping)]
+    if odd:
+        raise CatalogError(f"{own}: {', '.join(odd)} should be a table; see docs/settings.md")
+    try:
+        tables = {name: _laid_over(_table(name), rows.get(name, {}), name) for name in TABLES}
+    except CatalogError as error:
+        raise CatalogError(f"{own}: {error}") from None
     catalog = Catalog(tables=tables, own=rows, own_path=own)
     for kind, names in (
         (catalog.instance_type, rows.get("instance_types", {}).get("types", {})),
@@ -189,16 +195,50 @@ def load_catalog(own: Path | None = None) -> Catalog:
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CatalogError(f"{path}: cannot be read as TOML: {error}") from None
 
 
-def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """One table with a user's rows over ours.
+
+    Raises:
+        CatalogError: a value has another form than the one it replaces, or than its neighbours.
+    """
     merged = dict(base)
     for key, value in own.items():
-        known = merged.get(key)
+        place = f"{path}.{key}"
+        known = base[key] if key in base else _neighbour(base)
+        if known is not None and not _same_form(known, value):
+            example = repr(known)
+            raise CatalogError(
+                f"{place}: got {value!r}; it should look like {example[:100]}"
+                f"{'...' if len(example) > 100 else ''}"
+            )
         if isinstance(known, Mapping) and isinstance(value, Mapping):
-            merged[key] = _laid_over(known, value)
+            rows = known if key in base else dict.fromkeys(value)
+            merged[key] = _laid_over(rows, value, place)
         else:
             merged[key] = value
     return merged
+
+
+def _neighbour(table: Mapping[str, Any]) -> Any:
+    """What a new row of a table should look like: tables and lists stand among their kind."""
+    values = list(table.values())
+    alike = len({type(value) for value in values}) == 1 and isinstance(values[0], (dict, list))
+    return values[0] if alike else None
+
+
+def _same_form(known: Any, value: Any) -> bool:
+    if isinstance(known, bool) or isinstance(value, bool):
+        return isinstance(known, bool) and isinstance(value, bool)
+    if isinstance(known, (int, float)):
+        return isinstance(value, (int, float)) and 0 <= value < float("inf")
+    if isinstance(known, list):
+        if not isinstance(value, list):
+            return False
+        return not known or all(_same_form(known[0], item) for item in value)
+    if isinstance(known, Mapping):
+        return isinstance(value, Mapping)
+    return isinstance(value, str) and value != ""

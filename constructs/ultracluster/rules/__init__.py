@@ -1,7 +1,16 @@
 """What can be known to be wrong before a deploy, one small function a rule."""
 
 from ultracluster.catalog import Catalog
-from ultracluster.rules import capacity, cluster, lustre, network, queues, serving, text
+from ultracluster.rules import (
+    capacity,
+    cluster,
+    lustre,
+    network,
+    overrides,
+    queues,
+    serving,
+    text,
+)
 from ultracluster.rules.problem import Level, Problem, Rule
 from ultracluster.settings import Settings
 
@@ -47,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     capacity.idle_nodes_are_told,
     capacity.scaledown_is_short,
     capacity.fleet_is_told,
+    overrides.overrides_fit,
     text.own_keys_are_sound,
     text.counts_are_numbers,
     serving.endpoint_is_graviton,

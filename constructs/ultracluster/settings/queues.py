@@ -40,7 +40,7 @@ class Queue(Section):
     """Nodes that Slurm may power up."""
     capacity_type: CapacityType = "ondemand"
     """How nodes are bought; a capacity block needs `reservation`."""
-    spot_price: float | None = Field(default=None, gt=0, strict=False)
+    spot_price: float | None = Field(default=None, gt=0, allow_inf_nan=False, strict=False)
     """Highest price in USD an hour; unset is the on-demand price. `spot` only."""
     reservation: Reservation | None = None
     """Capacity reservation or capacity block that the nodes come from."""

@@ -18,7 +18,12 @@ class Link(Section):
     """Folder of the file system, seen on nodes below /fsx."""
     prefix: str = Field(default="", pattern=r"^([\w.-]+(/[\w.-]+)*)?$")
     """Prefix of the bucket; empty is all of it."""
-    bucket: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
+    bucket: str | None = Field(
+        default=None,
+        min_length=3,
+        max_length=63,
+        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
+    )
     """An own bucket; unset is the environment's data bucket."""
     bucket_region: str | None = None
     """Region of an own bucket, which must be this one."""
