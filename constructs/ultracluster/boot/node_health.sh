@@ -88,15 +88,20 @@ drain() {
 }
 
 check_shared_storage
-kind=$(fact kind 2>/dev/null) || kind=
+kind=
+if type=$(fact type 2>/dev/null) && [[ -n $type ]]; then
+    kind=$(fact kind)
+else
+    type=
+    problem "no facts for instance type $(instance_type) in platform.json"
+fi
 case $kind in
 trainium) check_neuron "$(fact accelerators)" ;;
 nvidia) check_gpu "$(fact accelerators)" ;;
-'') problem "no facts for instance type $(instance_type) in platform.json" ;;
 esac
 if [[ ${1:-} == --prove ]]; then
     [[ $kind != trainium ]] || check_neuron_versions
-    [[ -z $kind || $(<"$root/etc/ultracluster/efa") != efa ]] || check_efa "$(fact efa_interfaces)"
+    [[ -z $type || $(<"$root/etc/ultracluster/efa") != efa ]] || check_efa "$(fact efa_interfaces)"
 fi
 if ((${#problems[@]})); then
     reason=$(printf '%s; ' "${problems[@]}")

@@ -19,7 +19,7 @@ STUBS = {
     "uname": f"echo {KERNEL}",
     "sleep": "true",
     "hostname": "echo train-dy-train-nodes-1",
-    "timeout": 'shift; "$@"',
+    "timeout": 'shift 3; if [[ ${LIMIT:-} ]]; then exec "$TIMEOUT" "$LIMIT" "$@"; fi; "$@"',
     "mountpoint": "true",
     "modprobe": "true",
     "systemctl": '[[ "$*" != *is-active* ]]',
@@ -89,6 +89,7 @@ class Node:
             "STATE": str(self.state),
             "BUCKET": str(self.bucket),
             "LC_ALL": "C",
+            "TIMEOUT": shutil.which("timeout") or "",
         }
         return subprocess.run(
             [self.bin / "bash", *command],

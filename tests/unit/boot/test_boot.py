@@ -265,3 +265,54 @@ def test_an_unknown_stage_is_refused(node: Node, release: Release) -> None:
     result = node.run(ENTRY, "stop", "bucket", release())
     assert result.returncode == 1
     assert "stage stop: it must be start, configured or updated" in result.stderr
+
+
+@pytest.mark.parametrize("stage", ["configured", "updated"])
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (None, "cfnconfig, which says what type of node this is"),
+        ("", "node type none in "),
+        ("cfn_node_type=\n", "node type none in "),
+        ("cfn_node_type = ComputeFleet\n", "node type none in "),
+        ("cfn_node_type=Oracle\n", "node type Oracle in "),
+    ],
+)
+@pytest.mark.parametrize("containers", [True, False])
+def test_a_node_of_unknown_type_fails_its_boot(
+    node: Node, release: Release, stage: str, config: str | None, reason: str, containers: bool
+) -> None:
+    if config is None:
+        (node.root / "etc/parallelcluster/cfnconfig").unlink()
+    else:
+        node.write("/etc/parallelcluster/cfnconfig", config)
+    result = node.run(ENTRY, stage, "bucket", release(containers=containers), "efa")
+    assert result.returncode == 1
+    assert result.stderr.startswith("ultracluster: ")
+    assert reason in result.stderr
+
+
+def test_a_login_node_gets_limits_and_no_proof(node: Node, release: Release) -> None:
+    node.write("/etc/parallelcluster/cfnconfig", "cfn_node_type=LoginNode\n")
+    result = node.run(ENTRY, "configured", "bucket", release(), "no-efa", TYPE="c5.4xlarge")
+    assert result.returncode == 0, result.stderr
+    assert (node.root / "etc/security/limits.d/99-ultracluster.conf").exists()
+    assert not any(call.startswith(("neuron-ls", "mountpoint")) for call in node.calls)
+
+
+@pytest.mark.parametrize("efa", ["efa", "no-efa"])
+def test_a_compute_node_without_facts_fails_its_boot(
+    node: Node, release: Release, efa: str
+) -> None:
+    result = node.run(ENTRY, "configured", "bucket", release(), efa, TYPE="trn9.large")
+    assert result.returncode == 1
+    assert result.stderr == (
+        "ultracluster: no facts for instance type trn9.large in platform.json\n"
+    )
+
+
+def test_metadata_is_asked_with_a_time_limit(node: Node, release: Release) -> None:
+    node.run(ENTRY, "configured", "bucket", release(), "efa")
+    asked = [call for call in node.calls if "169.254.169.254" in call]
+    assert len(asked) == 2
+    assert all("--max-time 5" in call for call in asked)

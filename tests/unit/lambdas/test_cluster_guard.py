@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ReadTimeoutError
 from botocore.stub import ANY, Stubber
 
 from cluster_guard import handler as guard
@@ -42,12 +44,14 @@ class Aws:
 
     def __init__(self, region: str) -> None:
         self.region = region
+        self.configs: dict[str, Any] = {}
         self.clients = {name: _client(name, region) for name in ("cloudformation", "ec2", "lambda")}
         self.stubs = {name: Stubber(client) for name, client in self.clients.items()}
         for stub in self.stubs.values():
             stub.activate()
 
-    def client(self, name: str) -> Any:
+    def client(self, name: str, config: Any = None) -> Any:
+        self.configs[name] = config
         return self.clients[name]
 
     def stack(self, status: str | None) -> None:
@@ -237,10 +241,112 @@ def test_clients_are_of_the_functions_own_region(monkeypatch: pytest.MonkeyPatch
     made: list[Any] = []
     real = boto3.client
 
-    def client(name: str) -> Any:
-        made.append(real(name, aws_access_key_id="a", aws_secret_access_key="b"))
+    def client(name: str, **given: Any) -> Any:
+        made.append(real(name, aws_access_key_id="a", aws_secret_access_key="b", **given))
         return made[-1]
 
     monkeypatch.setattr("boto3.client", client)
     guard._guard({"ResourceProperties": PROPERTIES})
     assert {one.meta.region_name for one in made} == {"eu-central-1"}
+
+
+def _own_deletion(url: str, **rest: Any) -> dict[str, Any]:
+    return request("Delete", url, PROPERTIES, PhysicalResourceId="guard/uc-dev", **rest)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    made: list[float] = []
+    monkeypatch.setattr("cluster_guard.handler.time.sleep", made.append)
+    return made
+
+
+@pytest.mark.case("L05")
+@pytest.mark.parametrize("kind", ["throttled", "timed out"])
+def test_a_look_that_fails_is_made_again(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    with answers() as (url, received):
+        event = _own_deletion(url)
+        with monkeypatch.context() as patch:
+            if kind == "throttled":
+                aws.stubs["ec2"].add_client_error("describe_instances", "RequestLimitExceeded")
+            else:
+
+                def hang(operation: str) -> Any:
+                    raise ReadTimeoutError(endpoint_url="https://ec2")
+
+                patch.setattr(aws.clients["ec2"], "get_paginator", hang)
+            aws.invoked()
+            guard.handler(event, Context())
+        assert received == []
+        assert event["Deadline"] > time.time()
+        aws.nodes()
+        guard.handler(event, Context())
+    assert only(received)["Status"] == "SUCCESS"
+
+
+def test_a_look_that_still_fails_at_the_end_says_so(aws: Aws) -> None:
+    aws.stubs["ec2"].add_client_error("describe_instances", "RequestLimitExceeded")
+    answer = ask("Delete", PhysicalResourceId="guard/uc-dev", Deadline=1.0)
+    assert answer["Status"] == "FAILED"
+    assert answer["Reason"].startswith("cannot see whether nodes are left: ")
+    assert "RequestLimitExceeded" in answer["Reason"]
+
+
+def test_the_call_of_the_next_look_is_not_repeated_unseen(aws: Aws) -> None:
+    aws.nodes("i-1")
+    aws.invoked()
+    guard.handler(_own_deletion("https://unused"), Context())
+    assert aws.configs["lambda"].retries == {"total_max_attempts": 1}
+    assert aws.configs["lambda"].read_timeout > 60
+    assert aws.configs["ec2"].read_timeout <= 10
+
+
+def test_a_refused_call_is_made_again(aws: Aws, pauses: list[float]) -> None:
+    aws.nodes("i-1")
+    aws.stubs["lambda"].add_client_error("invoke", "TooManyRequestsException")
+    aws.invoked()
+    with answers() as (url, received):
+        guard.handler(_own_deletion(url), Context())
+    assert received == []
+    assert pauses == [0.0, 1]
+
+
+def test_a_call_that_is_always_refused_is_one_answer(aws: Aws, pauses: list[float]) -> None:
+    aws.nodes("i-1")
+    for _ in range(3):
+        aws.stubs["lambda"].add_client_error("invoke", "TooManyRequestsException")
+    answer = ask("Delete", PhysicalResourceId="guard/uc-dev")
+    assert answer["Status"] == "FAILED"
+    assert "TooManyRequestsException" in answer["Reason"]
+
+
+@pytest.mark.case("L04")
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_an_answer_whose_fate_is_unknown_is_repeated_and_never_turned_round(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, pauses: list[float], lost: int
+) -> None:
+    sent: list[bytes] = []
+
+    class Closed:
+        def close(self) -> None:
+            pass
+
+    def urlopen(asked: Any, timeout: float) -> Closed:
+        sent.append(asked.data)
+        if len(sent) <= lost:
+            raise TimeoutError("timed out")
+        return Closed()
+
+    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    aws.nodes()
+    event = _own_deletion("https://unused")
+    if lost < 3:
+        guard.handler(event, Context())
+    else:
+        with pytest.raises(TimeoutError):
+            guard.handler(event, Context())
+    assert len(sent) == min(lost + 1, 3)
+    assert len(set(sent)) == 1
+    assert json.loads(sent[0])["Status"] == "SUCCESS"
