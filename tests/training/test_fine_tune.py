@@ -271,6 +271,39 @@ def test_other_settings_do_not_go_on_from_the_checkpoint(
     assert "another run: train.seed was 0 and is 1" in capsys.readouterr().err
 
 
+def test_a_second_run_on_one_output_is_refused_until_the_first_is_gone(
+    encoder: Path,
+    tweets: Path,
+    tmp_path: Path,
+    run_arguments: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = run_arguments(encoder, tweets, tmp_path / "out", "--max-steps", "2")
+    (tmp_path / "out.run").mkdir()
+    script = """
+import sys, time
+from pathlib import Path
+from training.files import locked
+with locked(Path(sys.argv[1]), refusal=""):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "out.run" / "lock")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            assert main(arguments) == 2
+        finally:
+            holder.kill()
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: another run is writing to {tmp_path / 'out'}; ")
+    assert error.count("\n") == 1
+    assert [path.name for path in (tmp_path / "out.run").iterdir()] == ["lock"]
+    assert main(arguments) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def tune_with_signal(arguments: list[str], rank: int) -> int:
     """Run the command; one worker gets a signal while it scores."""
     original = scoring.predict
