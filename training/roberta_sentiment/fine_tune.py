@@ -11,7 +11,7 @@ import torch
 from training.command import InputError
 from training.core.backend import Backend, open_backend
 from training.core.checkpoint import Checkpoints
-from training.core.data import Order, cut_batch, stage
+from training.core.data import Order, check_filled, cut_batch, stage
 from training.core.loop import Position, Run, make_optimizer
 from training.core.loop import run as run_loop
 from training.core.metrics import Metrics
@@ -66,6 +66,12 @@ class FineTuning:
         self.backend = open_backend(settings.speed.device, settings.speed.precision)
         self._batch = cut_batch(settings.train, workers=self.backend.workers.world)
         self._dataset = _read_data(settings, self.backend)
+        check_filled(
+            self._batch,
+            settings.train,
+            texts=len(self._dataset.train),
+            workers=self.backend.workers.world,
+        )
         torch.manual_seed(settings.train.seed)
         self._model, self._tokenizer = classifier.load(source)
         self._model.config.names_and_links = settings.text.names_and_links
