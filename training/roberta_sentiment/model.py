@@ -14,6 +14,9 @@ from training.roberta_sentiment.settings import ModelSource
 from training.roberta_sentiment.tables import LABELS
 from training.roberta_sentiment.text import plain
 
+# Words of several scripts: a tokenizer of any language knows some of them.
+PROBE = "it is a good day 0 1 2 хороший день 今天 يوم 좋은 날 दिन"
+
 
 def load(source: ModelSource) -> tuple[Any, Any]:
     """The model (float32) with a fresh head for LABELS, and its tokenizer.
@@ -21,7 +24,7 @@ def load(source: ModelSource) -> tuple[Any, Any]:
     The tokenizer is told the longest input that the model takes, so that what is saved knows it.
 
     Raises:
-        InputError: the folder is not a model, or the hub cannot give it.
+        InputError: the folder is not a model or has no tokenizer, or the hub cannot give it.
     """
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -41,6 +44,12 @@ def load(source: ModelSource) -> tuple[Any, Any]:
     except Exception as error:  # many libraries read these files, and each has its own errors
         origin = "folder" if source.local else "hub model"
         raise InputError(f"cannot load the {origin} {source.name}: {first_line(error)}") from error
+    # Where its files are missing, transformers makes one that knows special tokens only.
+    if set(tokenizer(PROBE, add_special_tokens=False).input_ids) <= set(tokenizer.all_special_ids):
+        raise InputError(
+            f"the tokenizer of {source.name} knows no words; put the tokenizer's files "
+            "(tokenizer.json and tokenizer_config.json) beside config.json"
+        )
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest_input(config))
     return model, tokenizer
 
