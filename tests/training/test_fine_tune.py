@@ -331,6 +331,31 @@ with locked(Path(sys.argv[1]), refusal=""):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_another_model_in_the_same_folder_does_not_go_on_from_the_checkpoint(
+    encoder: Path,
+    tweets: Path,
+    tmp_path: Path,
+    run_arguments: Any,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    model = shutil.copytree(encoder, tmp_path / "model")
+    arguments = run_arguments(model, tweets, tmp_path / "out", "--max-steps", "2")
+    (tmp_path / "out.run").mkdir()
+    (tmp_path / "out.run" / "stop").touch()
+    assert main(arguments) == 75
+    content = (model / name).read_bytes()
+    if name == "model.safetensors":
+        (model / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    else:
+        (model / name).write_bytes(content + b"\n")
+    assert main(arguments) == 2
+    assert "another run: model.files was " in capsys.readouterr().err
+    (model / name).write_bytes(content)
+    assert main(arguments) == 0
+
+
 def tune_with_signal(arguments: list[str], rank: int) -> int:
     """Run the command; one worker gets a signal while it scores."""
     original = scoring.predict

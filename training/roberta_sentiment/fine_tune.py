@@ -260,6 +260,7 @@ class FineTuning:
         settings = self._settings
         return {
             "model": self._source.name,
+            "model.files": classifier.fingerprint(self._source),
             "data": self._dataset.sha256,
             "steps": self._steps,
             "train.batch_size over all workers": self._batch.size,

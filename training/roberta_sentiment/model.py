@@ -1,14 +1,17 @@
 """The classifier: an encoder with a new head, its tokenizer, and how both are saved."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import try_to_load_from_cache
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from training.command import InputError, first_line
+from training.files import sha256_of
 from training.roberta_sentiment.dataset import Example
 from training.roberta_sentiment.settings import ModelSource
 from training.roberta_sentiment.tables import LABELS
@@ -16,6 +19,14 @@ from training.roberta_sentiment.text import plain
 
 # Words of several scripts: a tokenizer of any language knows some of them.
 PROBE = "it is a good day 0 1 2 хороший день 今天 يوم 좋은 날 दिन"
+
+# Configuration, tokenizer and weights in a model folder.
+FILES = (
+    "config.json",
+    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.*", "merges.txt", "*.model"),
+    *("*.safetensors", "*.bin"),
+)
 
 
 def load(source: ModelSource) -> tuple[Any, Any]:
@@ -52,6 +63,17 @@ def load(source: ModelSource) -> tuple[Any, Any]:
         )
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest_input(config))
     return model, tokenizer
+
+
+def fingerprint(source: ModelSource) -> str:
+    """What tells a model from another of the same name: its files, or its commit on the hub."""
+    if not source.local:
+        cached = try_to_load_from_cache(source.location, "config.json")
+        return Path(cached).parent.name if isinstance(cached, str) else ""
+    folder = Path(source.location)
+    files = sorted({path for pattern in FILES for path in folder.glob(pattern)})
+    facts = [f"{path.name} {path.stat().st_size} {sha256_of(path)}" for path in files]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
 def longest_input(config: Any) -> int:
