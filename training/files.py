@@ -1,5 +1,6 @@
 """Files that are either whole or absent, and their digests."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -80,6 +81,23 @@ def check_free(output: Path, *, holds: str) -> None:
             raise InputError(f"{output} is in use already; give a new folder for the {holds}")
     except OSError as error:
         raise InputError(f"cannot write to {output}: {error.strerror or error}") from error
+
+
+@contextmanager
+def locked(file: Path, *, refusal: str) -> Iterator[None]:
+    """Hold a lock on a file until the block ends; the system frees that of a killed process.
+
+    Raises:
+        InputError: another process holds it.
+    """
+    with file.open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(refusal) from None
+        except OSError:
+            pass  # a file system without locks
+        yield
 
 
 @contextmanager

@@ -266,6 +266,33 @@ def test_a_damaged_checkpoint_is_passed_over(
     assert newest(tmp_path) == 2
 
 
+@pytest.mark.parametrize(("written", "kept"), [(15, [15, 10]), (30, [30, 10]), (50, [50, 10])])
+def test_damaged_checkpoints_do_not_count_as_kept(
+    tmp_path: Path, written: int, kept: list[int]
+) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    store = FolderStore(tmp_path)
+
+    def checkpoints() -> Checkpoints:
+        return Checkpoints(store, keep=KEEP, model=model, optimizer=optimizer)
+
+    for step in (5, 10, 20, 30, 40):
+        store.write(step, checkpoints()._state(), {"identity": {}, "samples": 1, "step": step})
+    for step in (20, 30, 40):
+        flip_a_bit(tmp_path / f"step-{step:08d}" / STATE)
+    going_on = checkpoints()
+    found = going_on.resume(open_backend("cpu", "fp32"), {})
+    assert found is not None
+    assert (found["step"], going_on.damaged) == (10, [40, 30, 20])
+    going_on.save(written, {"identity": {}})
+    going_on.wait()
+    assert store.steps() == kept
+    going_on.save(written + 20, {"identity": {}})
+    going_on.wait()
+    assert store.steps() == [written + 20, written]
+
+
 def test_the_file_is_plain_safetensors(tmp_path: Path) -> None:
     tensors = {
         "scalar": torch.tensor(1.5),

@@ -57,6 +57,7 @@ def refusal(
         (["--output", "{tmp}/garbled.txt/out"], "cannot write to"),
         (["--batch-size", "some"], "argument --batch-size: invalid int value"),
         (["--precision", "fp8"], "argument --precision: invalid choice"),
+        (["--batch-size", "100000"], "texts to train on; the largest train.batch_size that works"),
         (["--what"], "unrecognized arguments: --what"),
         (["--set", "train.sed=1"], "train.sed is not a setting; did you mean train.seed?"),
         (["--platform", "{tmp}/none.json"], "cannot read {tmp}/none.json"),

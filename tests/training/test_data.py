@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from training.command import InputError
-from training.core.data import EMPTY, Batch, Order, cut_batch, prefetch, share, stage
+from training.core.data import EMPTY, Batch, Order, check_filled, cut_batch, prefetch, share, stage
 from training.core.settings import Train
 
 pytestmark = pytest.mark.training
@@ -72,6 +72,43 @@ def test_the_workers_share_a_batch_without_gap_or_overlap(workers: int, micro: i
     parts.sort(key=lambda part: part.number)
     assert [part.number for part in parts] == list(range(16 // micro))
     assert [row for part in parts for row in part.rows] == rows
+
+
+@pytest.mark.parametrize(
+    ("settings", "workers", "advice"),
+    [
+        ({"batch_size": 100_000}, 1, "the largest train.batch_size that works is 3390"),
+        ({"batch_size": 4096}, 4, "the largest train.batch_size that works is 3388"),
+        (
+            {"batch_size": 4096, "micro_batch_size": 32},
+            2,
+            "the largest train.batch_size that works is 3328",
+        ),
+        (
+            {"batch_size": 1024, "scaling": "weak", "micro_batch_size": 8},
+            4,
+            "the largest train.batch_size that works is 840",
+        ),
+        (
+            {"batch_size": 4096, "micro_batch_size": 4096},
+            1,
+            "take fewer workers or a smaller train.micro_batch_size",
+        ),
+    ],
+)
+def test_a_batch_of_more_than_all_texts_is_refused_with_the_largest(
+    settings: dict[str, Any], workers: int, advice: str
+) -> None:
+    train = Train(**settings)
+    batch = cut_batch(train, workers=workers)
+    with pytest.raises(InputError) as caught:
+        check_filled(batch, train, texts=3390, workers=workers)
+    assert str(caught.value) == (
+        f"a batch of {batch.size} is more than the 3390 texts to train on; {advice}"
+    )
+    if "largest" in advice:
+        fits = Train(**settings | {"batch_size": int(advice.split()[-1])})
+        check_filled(cut_batch(fits, workers=workers), fits, texts=3390, workers=workers)
 
 
 def test_weak_scaling_grows_the_batch_and_the_rate_by_its_rule() -> None:

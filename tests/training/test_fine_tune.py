@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,12 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+)
 
 from tests.training import ranks
 from training.command import InputError
@@ -269,6 +275,85 @@ def test_other_settings_do_not_go_on_from_the_checkpoint(
     assert "stopped after step 0 of 40" in capsys.readouterr().out
     assert main([*arguments, "--seed", "1"]) == 2
     assert "another run: train.seed was 0 and is 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["roberta", "bert"])
+def test_a_model_without_a_tokenizer_is_refused(
+    encoder: Path,
+    tweets: Path,
+    tmp_path: Path,
+    run_arguments: Any,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+) -> None:
+    model = tmp_path / "bare"
+    model.mkdir()
+    if kind == "roberta":
+        for name in ("config.json", "model.safetensors"):
+            shutil.copy(encoder / name, model)
+    else:
+        sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+        BertModel(BertConfig(vocab_size=40, intermediate_size=8, **sizes)).save_pretrained(model)
+    assert main(run_arguments(model, tweets, tmp_path / "out")) == 2
+    assert capsys.readouterr().err.startswith("error: the tokenizer of bare knows no words; put ")
+
+
+def test_a_second_run_on_one_output_is_refused_until_the_first_is_gone(
+    encoder: Path,
+    tweets: Path,
+    tmp_path: Path,
+    run_arguments: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = run_arguments(encoder, tweets, tmp_path / "out", "--max-steps", "2")
+    (tmp_path / "out.run").mkdir()
+    script = """
+import sys, time
+from pathlib import Path
+from training.files import locked
+with locked(Path(sys.argv[1]), refusal=""):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "out.run" / "lock")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            assert main(arguments) == 2
+        finally:
+            holder.kill()
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: another run is writing to {tmp_path / 'out'}; ")
+    assert error.count("\n") == 1
+    assert [path.name for path in (tmp_path / "out.run").iterdir()] == ["lock"]
+    assert main(arguments) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_another_model_in_the_same_folder_does_not_go_on_from_the_checkpoint(
+    encoder: Path,
+    tweets: Path,
+    tmp_path: Path,
+    run_arguments: Any,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    model = shutil.copytree(encoder, tmp_path / "model")
+    arguments = run_arguments(model, tweets, tmp_path / "out", "--max-steps", "2")
+    (tmp_path / "out.run").mkdir()
+    (tmp_path / "out.run" / "stop").touch()
+    assert main(arguments) == 75
+    content = (model / name).read_bytes()
+    if name == "model.safetensors":
+        (model / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    else:
+        (model / name).write_bytes(content + b"\n")
+    assert main(arguments) == 2
+    assert "another run: model.files was " in capsys.readouterr().err
+    (model / name).write_bytes(content)
+    assert main(arguments) == 0
 
 
 def tune_with_signal(arguments: list[str], rank: int) -> int:

@@ -35,6 +35,7 @@ class Checkpoints:
         self._error: BaseException | None = None
         self.stalls: list[float] = []
         self.damaged: list[int] = []
+        self._left: set[int] = set()  # damaged ones that are still in the store
 
     def save(self, step: int, facts: Mapping[str, Any]) -> None:
         """Copy the state to host memory and go on; a thread writes it.
@@ -84,6 +85,7 @@ class Checkpoints:
                     chosen = step
                     break
                 self.damaged.append(step)
+            self._left = set(self.damaged)
         # Two numbers, since a sum of float32 is exact under 2 ** 24 only.
         high, low = backend.sum(divmod(chosen + 1, 1 << 20) if backend.first else (0.0, 0.0))
         chosen = int(high) * (1 << 20) + int(low) - 1
@@ -111,10 +113,18 @@ class Checkpoints:
     def _write(self, step: int, facts: Facts) -> None:
         try:
             self._store.write(step, self._host, facts)
-            for old in self._store.steps()[self._keep :]:
+            for old in self._surplus(step):
                 self._store.remove(old)
+            self._left.clear()
         except BaseException as error:
             self._error = error
+
+    def _surplus(self, step: int) -> list[int]:
+        """What can go once a step is written: damaged ones, later ones, and the oldest."""
+        steps = self._store.steps()
+        older = [one for one in steps if one < step and one not in self._left]
+        kept = {step, *older[: self._keep - 1]}
+        return [one for one in steps if one not in kept]
 
     def _named(self) -> dict[str, torch.Tensor]:
         """Weights and buffers; a tied weight once."""

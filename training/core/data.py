@@ -59,6 +59,26 @@ def cut_batch(train: Train, *, workers: int) -> Batch:
     return Batch(size=size, micro=micro, accumulate=share // micro, learning_rate=rate)
 
 
+def check_filled(batch: Batch, train: Train, *, texts: int, workers: int) -> None:
+    """Refuse a batch that an epoch cannot fill even once: the rest of it would be padding.
+
+    Raises:
+        InputError: names the largest batch that works.
+    """
+    if batch.size <= texts:
+        return
+    unit = workers * (train.micro_batch_size or 1)
+    largest = texts // unit * unit // (workers if train.scaling == "weak" else 1)
+    raise InputError(
+        f"a batch of {batch.size} is more than the {texts} texts to train on; "
+        + (
+            f"the largest train.batch_size that works is {largest}"
+            if largest
+            else "take fewer workers or a smaller train.micro_batch_size"
+        )
+    )
+
+
 def _refusal(size: int, micro: int | None, workers: int, unit: int, *, weak: bool) -> str:
     """What to say of a batch that cannot be cut evenly."""
     below, above = size // unit * unit, -(-size // unit) * unit

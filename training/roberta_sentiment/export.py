@@ -58,5 +58,5 @@ def export(
             shutil.copyfile(work / name, folder / name)
     sync_files(folder)
     folder.replace(output)
-    shutil.rmtree(work)
+    shutil.rmtree(work, ignore_errors=True)  # the lock in it is open, which NFS may not remove
     return pictured

@@ -1,6 +1,8 @@
 """One run from settings to a folder with a model and its results."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +11,14 @@ import torch
 from training.command import InputError
 from training.core.backend import Backend, open_backend
 from training.core.checkpoint import Checkpoints
-from training.core.data import Order, cut_batch, stage
+from training.core.data import Order, check_filled, cut_batch, stage
 from training.core.loop import Position, Run, make_optimizer
 from training.core.loop import run as run_loop
 from training.core.metrics import Metrics
 from training.core.results import read_platform, run_facts
 from training.core.stop import STOPPED, Stop
 from training.core.store import open_store
-from training.files import check_free
+from training.files import check_free, locked
 from training.roberta_sentiment import model as classifier
 from training.roberta_sentiment import results, scoring
 from training.roberta_sentiment.dataset import Dataset, read_dataset, read_hub_dataset
@@ -36,17 +38,18 @@ def fine_tune(settings: Settings, source: ModelSource, stop: Stop) -> int:
         The exit code: 0, or STOPPED. One of several workers ends its process instead.
 
     Raises:
-        InputError: the settings, the data or the model cannot be used.
+        InputError: the settings, the data or the model cannot be used, or another run writes there.
     """
     run = FineTuning(settings, source, stop)
-    if run.train():
-        return run.stopped()
-    given = run.label()
-    if run.backend.sum([float(stop.asked)])[0]:
-        return run.stopped()
-    if run.backend.first:
-        run.write(given)
-    return run.backend.leave(0)
+    with run.alone():
+        if run.train():
+            return run.stopped()
+        given = run.label()
+        if run.backend.sum([float(stop.asked)])[0]:
+            return run.stopped()
+        if run.backend.first:
+            run.write(given)
+        return run.backend.leave(0)
 
 
 class FineTuning:
@@ -59,9 +62,16 @@ class FineTuning:
         self._output = Path(settings.output).resolve()
         self._work = self._output.with_name(f"{self._output.name}.run")
         check_free(self._output, holds="model")
+        self._store = open_store(settings.checkpoint.folder or self._work / "checkpoints")
         self.backend = open_backend(settings.speed.device, settings.speed.precision)
         self._batch = cut_batch(settings.train, workers=self.backend.workers.world)
         self._dataset = _read_data(settings, self.backend)
+        check_filled(
+            self._batch,
+            settings.train,
+            texts=len(self._dataset.train),
+            workers=self.backend.workers.world,
+        )
         torch.manual_seed(settings.train.seed)
         self._model, self._tokenizer = classifier.load(source)
         self._model.config.names_and_links = settings.text.names_and_links
@@ -86,6 +96,18 @@ class FineTuning:
         epochs = self._order.steps_per_epoch * settings.train.epochs
         self._steps = settings.train.max_steps or epochs
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other runs away from the folder of this one; the first worker does it for all."""
+        if not self.backend.first:
+            yield
+            return
+        _make(self._work)
+        refusal = f"another run is writing to {self._output}; wait for it, or give another --output"
+        with locked(self._work / "lock", refusal=refusal):
+            check_free(self._output, holds="model")  # a run may have ended since it was looked at
+            yield
+
     def train(self) -> bool:
         """Train from the newest checkpoint, or from the start; whether a stop ended it."""
         settings, backend = self._settings, self.backend
@@ -93,7 +115,7 @@ class FineTuning:
             self._model, train=settings.train, speed=settings.speed, backend=backend
         )
         self._checkpoints = Checkpoints(
-            open_store(settings.checkpoint.folder or self._work / "checkpoints"),
+            self._store,
             keep=settings.checkpoint.keep,
             model=self._model,
             optimizer=optimizer,
@@ -109,7 +131,6 @@ class FineTuning:
                 starts=found["starts"] + 1,
             )
         if backend.first:
-            _make(self._work)
             self._stop.watch(self._work / "stop")
         self._progress = Progress(shown=backend.first, start=start.step, steps=self._steps)
         self._introduce(resumed=found is not None, start=start)
@@ -239,6 +260,7 @@ class FineTuning:
         settings = self._settings
         return {
             "model": self._source.name,
+            "model.files": classifier.fingerprint(self._source),
             "data": self._dataset.sha256,
             "steps": self._steps,
             "train.batch_size over all workers": self._batch.size,

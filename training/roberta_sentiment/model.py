@@ -1,18 +1,32 @@
 """The classifier: an encoder with a new head, its tokenizer, and how both are saved."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import try_to_load_from_cache
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from training.command import InputError, first_line
+from training.files import sha256_of
 from training.roberta_sentiment.dataset import Example
 from training.roberta_sentiment.settings import ModelSource
 from training.roberta_sentiment.tables import LABELS
 from training.roberta_sentiment.text import plain
+
+# Words of several scripts: a tokenizer of any language knows some of them.
+PROBE = "it is a good day 0 1 2 хороший день 今天 يوم 좋은 날 दिन"
+
+# Configuration, tokenizer and weights in a model folder.
+FILES = (
+    "config.json",
+    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.*", "merges.txt", "*.model"),
+    *("*.safetensors", "*.bin"),
+)
 
 
 def load(source: ModelSource) -> tuple[Any, Any]:
@@ -21,7 +35,7 @@ def load(source: ModelSource) -> tuple[Any, Any]:
     The tokenizer is told the longest input that the model takes, so that what is saved knows it.
 
     Raises:
-        InputError: the folder is not a model, or the hub cannot give it.
+        InputError: the folder is not a model or has no tokenizer, or the hub cannot give it.
     """
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -41,8 +55,25 @@ def load(source: ModelSource) -> tuple[Any, Any]:
     except Exception as error:  # many libraries read these files, and each has its own errors
         origin = "folder" if source.local else "hub model"
         raise InputError(f"cannot load the {origin} {source.name}: {first_line(error)}") from error
+    # Where its files are missing, transformers makes one that knows special tokens only.
+    if set(tokenizer(PROBE, add_special_tokens=False).input_ids) <= set(tokenizer.all_special_ids):
+        raise InputError(
+            f"the tokenizer of {source.name} knows no words; put the tokenizer's files "
+            "(tokenizer.json and tokenizer_config.json) beside config.json"
+        )
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest_input(config))
     return model, tokenizer
+
+
+def fingerprint(source: ModelSource) -> str:
+    """What tells a model from another of the same name: its files, or its commit on the hub."""
+    if not source.local:
+        cached = try_to_load_from_cache(source.location, "config.json")
+        return Path(cached).parent.name if isinstance(cached, str) else ""
+    folder = Path(source.location)
+    files = sorted({path for pattern in FILES for path in folder.glob(pattern)})
+    facts = [f"{path.name} {path.stat().st_size} {sha256_of(path)}" for path in files]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
 def longest_input(config: Any) -> int:
