@@ -293,6 +293,28 @@ def test_damaged_checkpoints_do_not_count_as_kept(
     assert store.steps() == [written + 20, written]
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"samples": 8},
+        {"identity": {}},
+        {"identity": 1, "samples": 8},
+        {"identity": {}, "samples": "many"},
+    ],
+)
+def test_a_marker_without_identity_or_samples_is_no_checkpoint(
+    tmp_path: Path, facts: dict[str, Any]
+) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpoints = Checkpoints(FolderStore(tmp_path), keep=2, model=model, optimizer=optimizer)
+    checkpoints.save(1, facts)
+    checkpoints.wait()
+    assert checkpoints.resume(open_backend("cpu", "fp32"), {}, needs=["samples"]) is None
+    assert checkpoints.damaged == [1]
+
+
 def test_the_file_is_plain_safetensors(tmp_path: Path) -> None:
     tensors = {
         "scalar": torch.tensor(1.5),

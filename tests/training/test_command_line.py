@@ -48,6 +48,9 @@ def refusal(
         (["--model", "package:no_such_package"], "no installed package 'no_such_package'"),
         (["--model", "package:json"], "holds no model folder"),
         (["--model", "nobody/has-this-model"], "cannot load the hub model nobody/has-this-model"),
+        (["--model", "~no-such-user/model"], "no model folder '~no-such-user/model': Could not"),
+        (["--data", "{tmp}/deep.jsonl"], "1 of 1 rows cannot be used; line 1: no text"),
+        (["--seed", "9223372036854775808"], "train.seed is 9223372036854775808, needs to be below"),
         (["--data", "{tmp}/missing.txt"], "cannot read the tweets"),
         (["--data", "{tmp}"], "cannot read the tweets"),
         (["--data", "{tmp}/garbled.txt"], "is not a file of rated tweets"),
@@ -80,6 +83,7 @@ def test_fine_tuning_refuses(
     message: str,
 ) -> None:
     (tmp_path / "garbled.txt").write_text("<html>not found</html>\n", encoding="utf-8")
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000, encoding="utf-8")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{", encoding="utf-8")
     (tmp_path / "full").mkdir()

@@ -84,6 +84,25 @@ def test_a_broken_or_missing_file_is_refused(tmp_path: Path) -> None:
         read_settings(NEEDED, tmp_path / "none.toml")
 
 
+def test_numbers_too_long_and_tables_too_deep_are_refused(tmp_path: Path) -> None:
+    digits, deep = "9" * 5000, "[" * 5000
+    for given in (digits, deep):
+        with pytest.raises(InputError, match=r"train\.seed is '.*', needs to be a whole number"):
+            read_settings(NEEDED | parse_assignments([f"train.seed={given}"]), None)
+        with pytest.raises(InputError, match="is not TOML"):
+            read(tmp_path, f"[train]\nseed = {given}\n")
+    with pytest.raises(InputError, match=r"train\.learning_rate is inf, needs to be below 1"):
+        read(tmp_path, "", f"train.learning_rate=1{'0' * 400}")
+
+
+def test_a_seed_is_one_that_torch_takes(tmp_path: Path) -> None:
+    assert read(tmp_path, "", f"train.seed={2**63 - 1}").train.seed == 2**63 - 1
+    with pytest.raises(
+        InputError, match=r"train\.seed is \d+, needs to be below 92233720368547758"
+    ):
+        read(tmp_path, "", f"train.seed={2**63}")
+
+
 def test_roberta_has_the_reference_recipe_and_small_models_have_theirs(tmp_path: Path) -> None:
     for model in ("FacebookAI/roberta-base", "models/my-RoBERTa/"):
         settings = read_settings(NEEDED | {"model": model}, None)

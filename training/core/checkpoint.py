@@ -6,7 +6,7 @@ place in the step, so position and weights are the whole state.
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -67,12 +67,15 @@ class Checkpoints:
             error, self._error = self._error, None
             raise error
 
-    def resume(self, backend: Backend, identity: Mapping[str, Any]) -> Facts | None:
+    def resume(
+        self, backend: Backend, identity: Mapping[str, Any], *, needs: Collection[str] = ()
+    ) -> Facts | None:
         """Load the newest whole checkpoint on every worker; its facts, or None without one.
 
         Args:
             backend: whose first worker chooses for all.
             identity: what must be as it was when the checkpoint was written.
+            needs: numbers that the facts must have, or the checkpoint counts as damaged.
 
         Raises:
             InputError: it is of another run, or a worker cannot read what the first one chose.
@@ -81,7 +84,7 @@ class Checkpoints:
         chosen = -1
         if backend.first:
             for step in self._store.steps():
-                if (found := self._store.read(step)) is not None:
+                if (found := self._read(step, needs)) is not None:
                     chosen = step
                     break
                 self.damaged.append(step)
@@ -91,7 +94,7 @@ class Checkpoints:
         chosen = int(high) * (1 << 20) + int(low) - 1
         if chosen < 0:
             return None
-        found = found or self._store.read(chosen)
+        found = found or self._read(chosen, needs)
         if found is None:
             raise InputError(
                 f"rank {backend.workers.rank} cannot read the checkpoint of step {chosen} that "
@@ -109,6 +112,15 @@ class Checkpoints:
             )
         self._restore(tensors)
         return facts
+
+    def _read(
+        self, step: int, needs: Collection[str]
+    ) -> tuple[dict[str, torch.Tensor], Facts] | None:
+        """The state of a step, or None where it is damaged or lacks what a run goes on from."""
+        found = self._store.read(step)
+        if found is None or not isinstance(found[1].get("identity"), dict):
+            return None
+        return found if all(isinstance(found[1].get(name), int | float) for name in needs) else None
 
     def _write(self, step: int, facts: Facts) -> None:
         try:

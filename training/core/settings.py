@@ -6,6 +6,8 @@ such classes; `setting` gives a value its default, its bounds and its meaning.
 
 import dataclasses
 import difflib
+import math
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
@@ -16,6 +18,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from training.command import InputError
 
 Kind = TypeVar("Kind")
+
+LARGEST = sys.float_info.max
 
 
 def setting(
@@ -48,7 +52,7 @@ class Train:
     warm_up: float = setting("share of the steps in which the rate rises", 0.1, least=0, below=1)
     weight_decay: float = setting("of matrices; vectors do not decay", 0.01, least=0, below=1)
     clip: float = setting("longest gradient", 1.0, above=0)
-    seed: int = setting("of weights, order and dropout", 0, least=0)
+    seed: int = setting("of weights, order and dropout", 0, least=0, below=1 << 63)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +85,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise InputError(f"cannot read the settings {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number of 5,000 digits
         raise InputError(f"{path} is not TOML: {error}") from error
 
 
@@ -98,7 +102,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"--set {text!r} is not name=value, such as train.seed=1")
         try:
             parsed = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             parsed = value
         assign(result, path.strip(), parsed)
     return result
@@ -176,7 +180,7 @@ def _checked(
             problems.append(f"{path} is {value!r}, allowed: {', '.join(map(str, get_args(kind)))}")
         return value
     if kind is float and type(value) is int:
-        value = float(value)
+        value = float(value) if abs(value) < LARGEST else math.inf if value > 0 else -math.inf
     if type(value) is not kind:
         names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
         problems.append(f"{path} is {value!r}, needs to be {names[kind]}")

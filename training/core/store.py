@@ -238,7 +238,7 @@ def _load(folder: Path) -> tuple[dict[str, torch.Tensor], Facts] | None:
         if state.stat().st_size != facts["bytes"] or sha256_of(state) != facts["sha256"]:
             return None
         return load_file(state), facts
-    except (OSError, ValueError, LookupError, TypeError, SafetensorError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, SafetensorError):
         return None
 
 

@@ -121,7 +121,9 @@ class FineTuning:
             optimizer=optimizer,
         )
         identity = self._identity()
-        found = self._checkpoints.resume(backend, identity)
+        found = self._checkpoints.resume(
+            backend, identity, needs=("step", "samples", "seconds", "starts")
+        )
         start = Position()
         if found is not None:
             start = Position(

@@ -114,7 +114,10 @@ def find_model(reference: str) -> ModelSource:
         if not (folder / "config.json").is_file():
             raise InputError(f"the package {package!r} holds no model folder")
         return ModelSource(location=str(folder), name=reference, local=True)
-    folder = Path(reference).expanduser()
+    try:
+        folder = Path(reference).expanduser()
+    except RuntimeError as error:  # ~someone who is not a user here
+        raise InputError(f"no model folder {reference!r}: {error}") from error
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise InputError(f"the model folder {reference} has no config.json")

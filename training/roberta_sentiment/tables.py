@@ -120,6 +120,6 @@ def _json_lines(file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
         if line.strip():
             try:
                 entry = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 entry = None
             yield number, entry if isinstance(entry, dict) else {}
