@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ultracluster.catalog import Catalog
-from ultracluster.rules.problem import Problem, Problems
+from ultracluster.rules.problem import Problem, Problems, leaves
 from ultracluster.settings import Settings
 
 # Top level of ParallelCluster's schema (User Guide, "Cluster configuration file"), with the form of
@@ -40,7 +40,7 @@ def overrides_fit(settings: Settings, catalog: Catalog) -> Problems:
             "cluster.overrides.Scheduling.SlurmQueues",
             "each item should be a table whose Name is that of the queue it changes",
         )
-    yield from _unwritable("cluster.overrides", overrides)
+    yield from _unwritable(overrides)
 
 
 def _form(value: Any) -> str:
@@ -57,17 +57,12 @@ def _named(queues: Any) -> bool:
     )
 
 
-def _unwritable(path: str, value: Any) -> Iterator[Problem]:
+def _unwritable(overrides: Mapping[str, Any]) -> Problems:
     """Values that JSON has no words for: dates, infinities."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _unwritable(f"{path}.{key}", item)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _unwritable(f"{path}[{index}]", item)
-    elif not isinstance(value, (str, int, float)) or (
-        isinstance(value, float) and not math.isfinite(value)
-    ):
-        yield Problem(
-            path, f"got {value!r}; allowed: text, numbers, true and false: put it in quotes"
-        )
+    for path, value in leaves("cluster.overrides", overrides):
+        if not isinstance(value, (str, int, float)) or (
+            isinstance(value, float) and not math.isfinite(value)
+        ):
+            yield Problem(
+                path, f"got {value!r}; allowed: text, numbers, true and false: put it in quotes"
+            )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from ultracluster.catalog import Catalog
 from ultracluster.settings import Settings
@@ -41,3 +42,15 @@ Rule = Callable[[Settings, Catalog], Problems]
 def warning(path: str, message: str) -> Problem:
     """A finding that does not stop the synth."""
     return Problem(path, message, Level.WARNING)
+
+
+def leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Every value in nested tables and lists that is neither, with its path."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from leaves(f"{path}.{key}".removeprefix("."), item)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from leaves(f"{path}[{index}]", item)
+    else:
+        yield path, value

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ultracluster.catalog import Catalog
-from ultracluster.rules.problem import Problem, Problems, warning
+from ultracluster.rules.problem import Problem, Problems, leaves, warning
 from ultracluster.settings import Settings
 
 STACKS = ("network", "storage", "cluster", "endpoint", "delivery", "monitoring")
@@ -89,11 +89,4 @@ def counts_are_numbers(settings: Settings, catalog: Catalog) -> Problems:
 
 
 def _texts(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _texts(f"{path}.{key}".removeprefix("."), item)
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _texts(f"{path}[{index}]", item)
+    return ((place, leaf) for place, leaf in leaves(path, value) if isinstance(leaf, str))
