@@ -90,13 +90,13 @@ def payload(published: Published) -> float:
 def micro_seconds(published: Published, phase: int, *, workers: int, found: Fit) -> Range:
     """Of one micro-batch on every worker: the fastest and the slowest of the published runs."""
     fixed = StepModel(
-        micro_seconds=0.0,
+        unit_seconds=0.0,
         step_seconds=found.step_seconds,
         payload=payload(published),
         bytes_per_second=found.bytes_per_second,
     )
     seconds = [
-        (run.step_seconds - fixed.seconds(nodes=run.nodes, accumulate=0)) / run.accumulate(workers)
+        (run.step_seconds - fixed.seconds(nodes=run.nodes, units=0)) / run.accumulate(workers)
         for run in half(published, phase)
     ]
     return Range(low=min(seconds), high=max(seconds))
@@ -146,11 +146,11 @@ def _part(phase: Phase, *, nodes: int, scaling: str, instance: Instance, found: 
     accumulate = batch // (nodes * instance.workers * phase.micro)
     fast, slow = (
         StepModel(
-            micro_seconds=seconds,
+            unit_seconds=seconds,
             step_seconds=found.step_seconds,
             payload=payload(published),
             bytes_per_second=rate,
-        ).seconds(nodes=nodes, accumulate=accumulate)
+        ).seconds(nodes=nodes, units=accumulate)
         for seconds, rate in (
             (micro.low, instance.bytes_per_second),
             (micro.high, found.bytes_per_second),

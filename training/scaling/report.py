@@ -119,12 +119,12 @@ def _point(run: ScalingRun, base: ScalingRun, link: float | None) -> Point:
                 f"{base.step_seconds:.3g} s; give the --link-gbps that its nodes have"
             )
         model = StepModel(
-            micro_seconds=compute / base.share,
+            unit_seconds=compute / base.share,
             step_seconds=0.0,
             payload=payload,
             bytes_per_second=link,
         )
-        modelled = run.batch / model.seconds(nodes=run.nodes, accumulate=run.share)
+        modelled = run.batch / model.seconds(nodes=run.nodes, units=run.share)
     return Point(run=run, base=base, modelled=modelled)
 
 

@@ -1,6 +1,6 @@
-"""The model of a step: work that grows with the micro-batches, and one all-reduce over the links.
+"""The model of a step: work done one unit after the other, and one all-reduce over the links.
 
-    seconds = accumulate * micro + step + 2 * (nodes - 1) / nodes * gradient bytes / bytes a second
+    seconds = units * unit + step + 2 * (nodes - 1) / nodes * gradient bytes / bytes a second
 
 A ring all-reduce sends every node's link the whole gradient twice, less the share that is its own.
 The links count between nodes; what workers of one node do among themselves is in `step`. There is
@@ -19,17 +19,17 @@ def ring_bytes(nodes: int, *, payload: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class StepModel:
-    """Seconds of a micro-batch and of a step, bytes of the gradient, bytes a second of links.
+    """Seconds of a unit (a micro-batch, a sequence), seconds of a step besides, and the links'.
 
-    In place of micro-batches anything else can be counted that a worker does one after the other.
+    `payload` is the gradient in bytes, `bytes_per_second` is that of the links of one node.
     """
 
-    micro_seconds: float
+    unit_seconds: float
     step_seconds: float
     payload: float
     bytes_per_second: float
 
-    def seconds(self, *, nodes: int, accumulate: float) -> float:
-        """Of one step."""
+    def seconds(self, *, nodes: int, units: float) -> float:
+        """Of one step, in which each worker does so many units."""
         link = ring_bytes(nodes, payload=self.payload) / self.bytes_per_second
-        return accumulate * self.micro_seconds + self.step_seconds + link
+        return units * self.unit_seconds + self.step_seconds + link
