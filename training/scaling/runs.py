@@ -131,17 +131,20 @@ def _read(path: Path) -> ScalingRun:
 
 def _facts(content: Mapping[str, Any]) -> dict[str, Any]:
     """What must be equal in all runs, by dotted name."""
-    model = {name: value for name, value in content["model"].items() if name != "weights_sha256"}
-    settings = {name: value for name, value in content["settings"].items() if name != "checkpoint"}
     facts = {
         "task": content["task"],
-        **_flat("model", model),
-        **_flat("settings", settings),
+        **_flat("model", _without(content["model"], "weights_sha256")),
+        **_flat("dataset", _without(content["dataset"], "name")),  # a digest says which it is
+        **_flat("settings", _without(content["settings"], "checkpoint")),
         **_flat("hardware", {name: content["hardware"][name] for name in HARDWARE}),
         **_flat("versions", content["versions"]),
         "cost.instance_type": content["cost"] and content["cost"]["instance_type"],
     }
     return {name: value for name, value in facts.items() if name not in FREE}
+
+
+def _without(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in content.items() if key != name}
 
 
 def _flat(name: str, value: Any) -> dict[str, Any]:
