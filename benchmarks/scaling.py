@@ -31,7 +31,7 @@ TOLERANCE = 0.15
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print."""
     parser = Parser(prog="python -m benchmarks.scaling", description=__doc__)
-    parser.add_argument("--mbps", type=int, default=100, help="Mbit/s of a node's link (100)")
+    parser.add_argument("--mbps", type=int, default=50, help="Mbit/s of a node's link (50)")
     parser.add_argument("--times", type=int, default=5, help="steps of each kind (5)")
     options = parser.parse_args(arguments)
     # One import of torch serves all workers.

@@ -200,8 +200,9 @@ def _measured(scaling: str, points: Sequence[Point]) -> list[str]:
     return [
         f"## {scaling.capitalize()} scaling: {kept}",
         "",
-        "| workers | nodes | accumulate | measured: sequences/s | speed-up | efficiency | time | "
-        "USD | USD a million sequences | modelled: sequences/s | efficiency |",
+        "| workers | nodes | accumulate | measured sequences/s | measured speed-up | measured "
+        "efficiency | measured time | measured USD | measured USD a million sequences | modelled "
+        "sequences/s | modelled efficiency |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
         *(
             _row(
@@ -231,13 +232,13 @@ def _published(published: Published) -> list[str]:
     return [
         f"## Published by AWS: {published.model} on trn1.32xlarge",
         "",
-        f"Measured by AWS, read {published.date}; not by these runs. Efficiency, against one node "
-        f"of the same release, USD, at {price.price_usd_per_hour:.2f} an hour and node "
-        f"({price.price_date}), and hours, for the {sequences[1] / 1e6:.1f} M and "
-        f"{sequences[2] / 1e6:.1f} M sequences of the recipe, are worked out here.",
+        f"Measured by AWS, not by these runs; read {published.date}. Worked out here are "
+        "efficiency, against one node of the same release, whatever its optimizer; USD, at "
+        f"{price.price_usd_per_hour:.2f} an hour and node ({price.price_date}); hours, for the "
+        f"{sequences[1] / 1e6:.1f} M and {sequences[2] / 1e6:.1f} M sequences of the recipe.",
         "",
         "| Neuron | phase | nodes | scaling | optimizer | precision | batch | "
-        "published: sequences/s | efficiency | USD a million sequences | hours of the phase |",
+        "published sequences/s | efficiency | USD a million sequences | hours of the phase |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
         *(
             _row(
@@ -267,12 +268,12 @@ def _row(*cells: object) -> str:
 def _duration(seconds: float) -> str:
     """In the unit that reads best."""
     if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+        return f"{seconds:#.3g} s"
+    return f"{seconds / 60:#.3g} min" if seconds < 7200 else f"{seconds / 3600:#.3g} h"
 
 
 def _number(value: float | None) -> str:
     """Three digits or more; empty for None."""
     if value is None:
         return ""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
