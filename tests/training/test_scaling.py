@@ -232,7 +232,7 @@ def test_files_that_are_no_results_are_all_named(
         assert f"cannot read {tmp_path / name}" in error
     assert "other.json does not follow results.schema.json: " in error
     assert "zero.json does not follow results.schema.json: $.parallel.workers: 0 is less" in error
-    assert "short.json has no speed: its 40 steps are no more than the warm-up" in error
+    assert "short.json has no speed: since its last start no step after the warm-up" in error
     assert "endless.json has figures that no run has, such as a speed of nan" in error
     assert not (tmp_path / "out").exists()
 

@@ -18,7 +18,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "measured": {"linewidth": 2},
     "modelled": {"linewidth": 2, "linestyle": ":", "marker": ""},
     "published": {"linestyle": "none", "marker": "D", "markersize": 9, "markerfacecolor": "none"},
-    "ideal": {"linestyle": "--", "linewidth": 1, "color": "0.55", "label": "ideal", "zorder": 0},
+    "ideal": {"linestyle": "--", "linewidth": 1.5, "color": "0.5", "label": "ideal", "zorder": 0},
 }
 ORDER = tuple(STYLES)
 

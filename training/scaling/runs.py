@@ -102,8 +102,8 @@ def _read(path: Path) -> ScalingRun:
     rate, seconds = content["speed"]["sequences_per_second"], content["time"]["total_seconds"]
     if rate is None:
         raise InputError(
-            f"{path} has no speed: its {content['time']['steps']} steps are no more than the "
-            "warm-up; let it train longer"
+            f"{path} has no speed: since its last start no step after the warm-up was measured; "
+            "let it train longer at a stretch"
         )
     money = [cost["usd"], cost["price_usd_per_hour"]] if cost else []
     counts = [value for value in parallel.values() if not isinstance(value, str)]
