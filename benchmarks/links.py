@@ -65,8 +65,8 @@ def linked_nodes(count: int, *, bits_per_second: int | None) -> Iterator[list[No
     made = []
     try:
         for namespace in (switch, *(node.namespace for node in nodes)):
-            _ip("netns", "add", namespace)
             made.append(namespace)
+            _ip("netns", "add", namespace)
         _ip("-n", switch, "link", "add", "bridge", "type", "bridge")
         _ip("-n", switch, "link", "set", "bridge", "up")
         for number, node in enumerate(nodes):
@@ -85,7 +85,8 @@ def linked_nodes(count: int, *, bits_per_second: int | None) -> Iterator[list[No
         yield nodes
     finally:
         for namespace in made:
-            subprocess.run(["ip", "netns", "delete", namespace], check=False)
+            # One that could not be made may have left a file.
+            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
 
 
 def run_on(nodes: Sequence[Node], work: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -67,7 +67,8 @@ def fit(published: Published, *, workers: int) -> Fit:
     """Solve the model for four runs of one release: two batches on one node, two on several.
 
     Two batches on equal nodes differ in accumulation alone, so their steps tell the seconds of a
-    micro-batch from those of a step. What a step takes longer on several nodes is the links'.
+    micro-batch from those of a step. What a step takes longer on several nodes is the links'; the
+    run that this weighs on most, of the smaller batch, has its gradient in float32 (AMP) like ours.
     """
     runs = [one for one in half(published, 1) if one.release == published.fit_release]
     alone = _fixed_seconds([one for one in runs if one.nodes == 1], workers)

@@ -48,7 +48,6 @@ class ScalingRun:
     parameters: int
     instance: str | None
     rate: float
-    steps: int
     seconds: float
     usd: float | None
     price: float | None
@@ -122,7 +121,6 @@ def _read(path: Path) -> ScalingRun:
         parameters=int(content["model"]["parameters"]),
         instance=cost and cost["instance_type"],
         rate=float(rate),
-        steps=int(content["time"]["steps"]),
         seconds=float(seconds),
         usd=cost and float(cost["usd"]),
         price=cost and float(cost["price_usd_per_hour"]),
