@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +122,13 @@ def test_the_answer_says_what_it_rests_on(capsys: pytest.CaptureFixture[str]) ->
     assert "square root" not in text
 
 
+def test_the_page_shows_what_the_command_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    assert "-m training.scaling estimate --nodes 1 16\n" in page
+    table = answer(capsys, "--nodes", "1", "16").split("\n\n")[1]
+    assert f"```\n{table}\n```" in page
+
+
 def test_the_answer_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
     text = answer(capsys, "--nodes", "64", "--scaling", "weak", "--price", "10")
     assert "more than 16 nodes behave like 16: no such run was published" in text
@@ -146,8 +154,10 @@ def test_the_answer_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> 
         (["--nodes", "64", "--recipe", "adamw"], "nearest numbers of nodes: 32, or"),
         (["--nodes", "2000", "--scaling", "weak"], "1,563 nodes are the most"),
         (["--nodes", "many"], "invalid int value: 'many'"),
-        (["--nodes", "1", "--price", "0"], "'0' is not a number above 0"),
-        (["--nodes", "1", "--price", "inf"], "'inf' is not a number above 0"),
+        (["--nodes", "1", "--price", "0"], "'0' is not a number from 0.000001 to 1,000,000"),
+        (["--nodes", "1", "--price", "1e-320"], "'1e-320' is not a number from"),
+        (["--nodes", "1", "--price", "cheap"], "'cheap' is not a number from"),
+        (["--nodes", "1", "--price", "inf"], "'inf' is not a number from 0.000001 to 1,000,000"),
         (["--nodes", "1", "--instance", "p5.48xlarge"], "invalid choice: 'p5.48xlarge'"),
         ([], "the following arguments are required: --nodes"),
     ],

@@ -1,7 +1,6 @@
 """The command line: report finished runs, estimate those to come."""
 
 import argparse
-import math
 from pathlib import Path
 
 from training.command import Parser, run
@@ -110,11 +109,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> float:
-    """A number above zero."""
+    """A price or a speed, within what makes sense of either."""
     try:
         value = float(text)
     except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        value = 0.0
+    if not 1e-6 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0.000001 to 1,000,000")
     return value
