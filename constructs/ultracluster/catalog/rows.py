@@ -108,3 +108,14 @@ class ServingImage:
     torch: str
     python: str
     patched_until: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingInstance:
+    """A SageMaker hosting type with a Graviton processor."""
+
+    name: str
+    vcpus: int
+    memory_gib: int
+    bf16: bool
+    """Whether the processor computes in bfloat16."""
