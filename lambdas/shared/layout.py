@@ -31,6 +31,8 @@ takes its own, which looks for a .pt file and speaks tensors."""
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 """Endings of weights that may run code when they are read."""
 
+MAXIMUM_ARCHIVE = 5 * 1024**3
+"""Bytes: S3 takes no more in one put, and only one put has a checksum of the whole."""
 MAXIMUM_MEMBERS = 100_000
 MAXIMUM_NAME = 1024
 """Characters of one name."""
