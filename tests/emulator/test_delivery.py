@@ -23,6 +23,8 @@ import pytest
 from aws_cdk import aws_s3 as s3
 
 from operations.emulator import Emulator
+from operations.model_history import history
+from operations.roll_back import choose, start, wait
 from stacks.endpoint import EndpointStack
 from tests.support.weights import weights
 from ultracluster.catalog import load_catalog
@@ -271,12 +273,23 @@ def test_models_come_serve_and_go_back(account: Account) -> None:
     assert account.outcome(9) == "refused"
     assert account.verdict(refused)["reason"] == "archive-not-gzip"
 
-    asked = {
-        "bucket": BUCKET,
-        "key": f"models/sentiment/{first}/manifest.json",
-        "intent": "roll-back",
+    known = history(
+        s3=account.s3,
+        cloudformation=account.stacks,
+        bucket=BUCKET,
+        model_name="sentiment",
+        endpoint_stack="endpoint",
+    )
+    assert {model.place.digest: model.state for model in known.models} == {
+        first: "served",
+        second: "serving",
+        older: "nothing-to-do",
+        wrong: "rolled-back",
+        torn: "rolled-back",
+        refused: "refused",
     }
-    account.states.start_execution(stateMachineArn=account.machine, input=json.dumps(asked))
+    execution = start(account.states, account.machine, choose(known, first[:8]))
+    assert wait(account.states, execution, poll_seconds=0.3, show=print)
     assert account.outcome(10) == "serving"
     assert account.answers() == ["positive", "positive"]
 

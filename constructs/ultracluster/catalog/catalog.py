@@ -110,7 +110,8 @@ class Catalog:
 
     def graviton_image(self) -> ServingImage:
         """AWS's newest PyTorch image for Graviton."""
-        return ServingImage(**self.tables["serving_images"]["graviton"])
+        table = self.tables["serving_images"]
+        return ServingImage(**table["graviton"], accounts=table["accounts"])
 
     def serving_family(self, name: str) -> dict[str, ServingInstance]:
         """The SageMaker types of a Graviton family, such as c7g, by name."""
