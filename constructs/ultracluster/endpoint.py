@@ -14,6 +14,8 @@ from ultracluster.reasons import accept
 
 NO_MODEL = "none"
 VARIANT = "main"
+WORKERS = 4
+"""Processes of the server, each with a copy of the model."""
 
 
 def execution_role_path(endpoint_name: str) -> str:
@@ -103,7 +105,7 @@ class GravitonEndpoint(Construct):
                 model_data_url=self.model_url.value_as_string,
                 environment={
                     "SAGEMAKER_PROGRAM": "inference.py",
-                    "SAGEMAKER_MODEL_SERVER_WORKERS": "4",
+                    "SAGEMAKER_MODEL_SERVER_WORKERS": str(WORKERS),
                     "OMP_NUM_THREADS": "4",
                 },
             ),

@@ -37,10 +37,15 @@ def parse_image(uri: str) -> EcrImage | None:
 
 def aws_image(row: ServingImage, region: str) -> EcrImage | None:
     """One of AWS's own images in a region, or None where the region has none."""
-    account = Fact.find(region, FactName.DLC_REPOSITORY_ACCOUNT)
+    account = aws_account(row, region)
     if account is None:
         return None
     suffix = Fact.require_fact(region, FactName.DOMAIN_SUFFIX)
     return parse_image(
         f"{account}.dkr.ecr.{region}.{suffix}/{row.repository}:{row.tag}",
     )
+
+
+def aws_account(row: ServingImage, region: str) -> str | None:
+    """The account of AWS's own images in a region, or None where it is not known."""
+    return row.accounts.get(region) or Fact.find(region, FactName.DLC_REPOSITORY_ACCOUNT)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import re
-
 from ultracluster.catalog import Catalog
 from ultracluster.images import aws_image, parse_image
 from ultracluster.rules.problem import Problem, Problems
 from ultracluster.settings import Settings
 
-# Sizes of the API's ProductionVariantInstanceType in these families.
-SIZES = "medium|large|xlarge|2xlarge|4xlarge|8xlarge|12xlarge|16xlarge|24xlarge|48xlarge"
-
 
 def endpoint_is_graviton(settings: Settings, catalog: Catalog) -> Problems:
     """The serving image is arm64, so the endpoint's family must be a Graviton one."""
     instance = settings.endpoint.instance_type
-    family = re.fullmatch(rf"ml\.([a-z0-9]+)\.({SIZES})", instance)
-    if family is None or family[1] not in catalog.graviton_families():
+    if catalog.serving_instance(instance) is None:
         yield Problem(
             "endpoint.instance_type",
             f"got {instance!r}; the image is arm64 and needs ml.FAMILY.SIZE, "
             f"SIZE such as 4xlarge, of the families "
-            f"{', '.join(catalog.graviton_families())} ({catalog.source('serving_images')})",
+            f"{', '.join(catalog.graviton_families())} ({catalog.source('serving_instances')})",
         )
 
 
