@@ -213,6 +213,36 @@ def test_each_operation_was_recorded(recorded: dict[str, list[Any]]) -> None:
     assert made["no model"] >= {*old, "DeleteEndpoint"}
 
 
+@pytest.mark.case("M13")
+def test_the_old_model_goes_after_the_new_one_has_come_and_never_when_it_has_not(
+    recorded: dict[str, list[Any]],
+) -> None:
+    def order(operation: str) -> list[tuple[str, str]]:
+        return [
+            (call["operation"], call["request"][f"{kind}Name"].lower())
+            for call in recorded[operation]
+            for kind in KINDS
+            if call["operation"] in (f"Create{kind}", f"Delete{kind}", f"Update{kind}")
+        ]
+
+    made = dict(order("first model"))
+    names = [name for name, _ in order("another model")]
+    assert names == [
+        "CreateModel",
+        "CreateEndpointConfig",
+        "UpdateEndpoint",
+        *names[3:],
+    ]
+    assert sorted(names[3:]) == ["DeleteEndpointConfig", "DeleteModel"]
+    gone = dict(order("another model")[3:])
+    assert gone["DeleteModel"] == made["CreateModel"]
+    assert gone["DeleteEndpointConfig"] == made["CreateEndpointConfig"]
+    # What fails takes only itself away.
+    for kind in ("Model", "EndpointConfig"):
+        (new,) = [name for call, name in order("roll-back") if call == f"Create{kind}"]
+        assert {name for call, name in order("roll-back") if call == f"Delete{kind}"} == {new}
+
+
 @pytest.mark.case("S10")
 @pytest.mark.case("S11")
 def test_the_role_may_do_all_that_cloudformation_calls(
