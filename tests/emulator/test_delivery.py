@@ -112,6 +112,7 @@ class Account:
             endpoint_stack_name="endpoint",
             service_role_arn="arn:aws:iam::000000000000:role/endpoint-service",
             gate=Gate(host=serving_host(settings, catalog), minimum_macro_f1=0.6),
+            approval_hours=None,
             poll_seconds=1,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
