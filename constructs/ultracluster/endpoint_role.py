@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -14,6 +16,7 @@ class EndpointServiceRole(iam.Role):
 
     Args:
         execution_role_path: IAM path of the role that the endpoint's container runs with.
+        named_stacks: whose outputs the Endpoint stack's template names.
     """
 
     def __init__(
@@ -23,6 +26,7 @@ class EndpointServiceRole(iam.Role):
         *,
         endpoint_name: str,
         execution_role_path: str,
+        named_stacks: Sequence[str],
     ) -> None:
         super().__init__(
             scope,
@@ -76,14 +80,14 @@ class EndpointServiceRole(iam.Role):
             "Resource::...:model/*",
             "Resource::...:endpoint-config/*",
             f"Resource::...:role{execution_role_path}*",
-            f"Resource::...:stack/{stack.stack_name}/*",
+            *(f"Resource::...:stack/{name}/*" for name in named_stacks),
             "Resource::...:parameter/cdk-bootstrap/*",
         )
         # Stack references and the bootstrap check are resolved with this role as well.
         self.add_to_policy(
             iam.PolicyStatement(
                 actions=["cloudformation:DescribeStacks"],
-                resources=arns("cloudformation", f"stack/{stack.stack_name}/*"),
+                resources=arns("cloudformation", *(f"stack/{name}/*" for name in named_stacks)),
             )
         )
         self.add_to_policy(
