@@ -24,9 +24,9 @@ from tests.emulator.conftest import Stacks, model_archive
 from tests.support.iam import Need, Statement, actions_of, allows, without
 from tests.unit.delivery_stack import text
 from ultracluster.catalog import load_catalog
-from ultracluster.endpoint import execution_role_path
 from ultracluster.endpoint_role import EndpointServiceRole
-from ultracluster.images import aws_image
+from ultracluster.execution_role import execution_role_path
+from ultracluster.images import serving_image
 from ultracluster.settings import load_settings
 
 pytestmark = pytest.mark.emulator
@@ -83,6 +83,7 @@ def policy() -> list[Statement]:
         "Role",
         endpoint_name=settings.prefix,
         execution_role_path=execution_role_path(settings.prefix),
+        named_stacks=[STORAGE],
     )
     found = assertions.Template.from_stack(stack).find_resources("AWS::IAM::Policy")
     (resource,) = found.values()
@@ -150,12 +151,18 @@ def recorded(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> di
 
 def endpoint_template(folder: Path) -> dict[str, Any]:
     app = cdk.App(outdir=str(folder), analytics_reporting=False)
-    image = aws_image(load_catalog().graviton_image(), REGION)
-    assert image is not None
-    models = s3.Bucket.from_bucket_name(cdk.Stack(app, "names"), "Models", BUCKET)
-    settings = load_settings("rehearsal", ROOT / "config")
+    settings, catalog = load_settings("rehearsal", ROOT / "config"), load_catalog()
+    bucket = s3.Bucket.from_bucket_name(cdk.Stack(app, "names"), "Models", BUCKET)
     stack = EndpointStack(
-        app, "endpoint", settings=settings, image=image, models=models, **own_stack(app, "endpoint")
+        app,
+        "endpoint",
+        settings=settings,
+        catalog=catalog,
+        image=serving_image(settings, catalog).image,
+        models=bucket,
+        data=bucket,
+        network=None,
+        **own_stack(app, "endpoint"),
     )
     cdk.Tags.of(stack).add("team", "language")
     template: dict[str, Any] = app.synth().get_stack_by_name("endpoint").template
