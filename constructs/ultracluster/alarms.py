@@ -12,7 +12,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ultracluster.endpoint import VARIANT
+from ultracluster.serving_metrics import VARIANT
 
 GIB = 1024**3
 FULL = 0.1

@@ -94,7 +94,15 @@ class Account:
         assert image is not None
         models = s3.Bucket.from_bucket_name(cdk.Stack(app, "names"), "Models", BUCKET)
         EndpointStack(
-            app, "endpoint", settings=settings, image=image, models=models, **of_account()
+            app,
+            "endpoint",
+            settings=settings,
+            catalog=load_catalog(),
+            image=image,
+            models=models,
+            data=models,
+            network=None,
+            **of_account(),
         )
         delivery = cdk.Stack(app, "delivery", **of_account())
         made = Delivery(

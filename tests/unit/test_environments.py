@@ -47,6 +47,8 @@ def test_there_is_an_example_for_each_kind_of_cluster() -> None:
         "imported-vpc",
         "many-nodes",
         "no-nat",
+        "serving",
+        "serving-linear",
         "trainium-and-gpu",
         "two-queues",
     }
@@ -161,8 +163,10 @@ def test_log_groups_end_and_follow_retention(name: str, synthesized: Get) -> Non
     assert groups
     for stack, logical_id, group in groups:
         assert group["Properties"]["RetentionInDays"] > 0, (stack, logical_id)
-        # Functions that do nothing but answer CloudFormation take their logs along.
-        stays = kept and not (stack in ("cluster", "delivery") and "FunctionLog" in logical_id)
+        # Functions that do nothing but answer CloudFormation take their logs along, and so does
+        # the endpoint, whose log has SageMaker's own name.
+        answers = stack in ("cluster", "delivery") and "FunctionLog" in logical_id
+        stays = kept and not (answers or stack == "endpoint")
         assert group["DeletionPolicy"] == ("Retain" if stays else "Delete"), (stack, logical_id)
 
 
@@ -186,8 +190,12 @@ def test_a_warning_is_said_once_and_stops_nothing(tmp_path: Path) -> None:
         for item in items
         if item["type"] == "aws:cdk:warning"
     ]
-    ((stack, text),) = said
-    assert stack == "ultracluster-capacity-block-cluster"
+    ((stack, text), (serving, patches)) = said
+    assert (stack, serving) == (
+        "ultracluster-capacity-block-cluster",
+        "ultracluster-capacity-block-endpoint",
+    )
+    assert "gets patches until 2026-06-30" in patches
     assert "4 nodes always on, 512 vCPUs, 96 node-hours a day" in text
 
 
