@@ -105,8 +105,7 @@ def build_app(
         app,
         stack_id("monitoring"),
         file_system_id=storage.lustre.file_system.file_system_id,
-        state_machine=delivery.delivery.state_machine,
-        dead_letters=delivery.delivery.dead_letters,
+        delivery=delivery.delivery,
         **common,
     )
     _mark(app, settings)

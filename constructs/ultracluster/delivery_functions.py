@@ -15,9 +15,7 @@ from constructs import Construct
 
 from ultracluster.reasons import accept
 from ultracluster.serving_host import ServingHost
-
-METRIC_NAMESPACE = "UltraCluster"
-"""Where the outcome of a bake's texts is put; the endpoint's smoke alarm watches it."""
+from ultracluster.serving_metrics import METRICS_NAMESPACE
 
 _NOT_ASSETS = ["**/__pycache__", "**/*.pyc", "**/.*"]
 
@@ -178,7 +176,7 @@ class DeliveryFunctions(Construct):
             function,
             ["cloudwatch:PutMetricData"],
             "*",
-            condition={"cloudwatch:namespace": METRIC_NAMESPACE},
+            condition={"cloudwatch:namespace": METRICS_NAMESPACE},
         )
         return function
 

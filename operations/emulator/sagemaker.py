@@ -3,7 +3,7 @@
 Requests are checked with botocore's model of the service, an endpoint goes through the real
 states, and what it serves is a process that loaded the deployed ``model.tar.gz``. One production
 variant with one container is emulated; a request for another kind of endpoint is refused. Data
-capture keeps requests and answers; encryption and network settings are remembered and have no
+capture keeps requests and answers. Encryption and network settings are remembered and have no
 effect. Traffic always moves to a new fleet at once, when its container answers its first ping;
 where the deployment names alarms, the old fleet then stays for the termination wait and takes the
 traffic back if one of them rings.

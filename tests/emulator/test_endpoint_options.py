@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from operations import commands
 from operations.emulator import Emulator
 from tests.emulator.conftest import model_archive
 from tests.emulator.test_examples import STAGING, adapted, reasons, settled, staged, upload
@@ -89,6 +90,18 @@ class Deployed:
             Capabilities=["CAPABILITY_NAMED_IAM"],
         )
         return settled(self.api, stack), reasons(self.api, stack)
+
+    def changes(self, text: str, name: str) -> tuple[int, list[str]]:
+        """What `ultracluster changes` says of settings, and how it ends."""
+        settings = self.folder / name / f"{self.example}.toml"
+        settings.parent.mkdir()
+        settings.write_text(text, encoding="utf-8")
+        lines: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in self.emulator.environment().items():
+                patch.setenv(variable, value)
+            status = commands.changes(str(settings), show=lines.append)
+        return status, lines
 
     def ask(self) -> str:
         answer = self.emulator.client("sagemaker-runtime").invoke_endpoint(
@@ -199,6 +212,8 @@ def a_tenth_is_captured(deployed: Deployed) -> None:
 
 def another_type_takes_two_deploys(deployed: Deployed) -> None:
     larger = deployed.text.replace("[endpoint]\n", '[endpoint]\ninstance_type = "ml.c8g.4xlarge"\n')
+    code, (told,) = deployed.changes(larger, "told")
+    assert (code, "takes two deploys" in told) == (1, True)
     status, why = deployed.deploy(larger, "at-once")
     assert status == "UPDATE_ROLLBACK_COMPLETE"
     assert "must be deregistered as a scalable target" in why
@@ -209,6 +224,10 @@ def another_type_takes_two_deploys(deployed: Deployed) -> None:
     without = head + "[endpoint.capture]" + tail.partition("[endpoint.capture]")[2]
     assert deployed.deploy(without, "without-scaling")[0] == "UPDATE_COMPLETE"
     assert deployed.targets() == []
+    assert deployed.changes(larger, "told-again") == (
+        0,
+        ["3 of 6 stacks are deployed; one deploy does it"],
+    )
     assert deployed.deploy(larger, "larger")[0] == "UPDATE_COMPLETE"
     assert deployed.ask() == "two"
     assert len(deployed.targets()) == 1

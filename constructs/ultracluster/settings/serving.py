@@ -22,6 +22,6 @@ class Monitoring(Section):
     """`[monitoring]`: who is told, and at what."""
 
     email: str | None = Field(default=None, pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")
-    """Gets the alarms and the budget's notices; unset makes no alarms."""
+    """Subscribed to the topic of deliveries and alarms, and gets the budget's notices."""
     monthly_budget_usd: int | None = Field(default=None, ge=1)
     """Notices at 80 % spent and at 100 % forecast; unset makes no budget."""

@@ -74,12 +74,12 @@ class SageMakerGateway:
                     scaled=functools.partial(_scaled, place),
                     fetch=Downloads(folder / "downloads", place),
                     settle_seconds=self._settings.settle_seconds,
-                    ringing=functools.partial(ringing, place),
+                    ringing=functools.partial(_ringing, place),
                 )
             return self._homes[place]
 
 
-def ringing(place: tuple[str, str], alarms: list[str]) -> list[str]:
+def _ringing(place: tuple[str, str], alarms: list[str]) -> list[str]:
     """Names of those alarms of a region and account that are in ALARM."""
     answer = client("cloudwatch", place=place).describe_alarms(AlarmNames=alarms)
     return [one["AlarmName"] for one in answer["MetricAlarms"] if one["StateValue"] == "ALARM"]
