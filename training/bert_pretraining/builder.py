@@ -76,6 +76,11 @@ def build_shards(request: Request, say: Callable[[str], None]) -> None:
     if not 0 <= request.part < request.parts:
         raise InputError(f"part {request.part} of {request.parts}: parts are counted from 0")
     corpus = find_texts(request.texts, documents=build.documents)
+    if build.documents == "file" and build.shards > len(corpus.files):
+        raise InputError(
+            f"{len(corpus.files)} files, a document each, cannot fill {build.shards} shards; make "
+            "fewer, or set documents to blank-line where blank lines end the documents of a file"
+        )
     output.mkdir(parents=True, exist_ok=True)
     vocabulary = _vocabulary(request, corpus, say)
     _check_same(output, _origin(corpus, vocabulary, build))
@@ -239,7 +244,8 @@ def _tokenized(job: _Job, number: int) -> dict[str, list[list[Tokens]]]:
         if document := [one.ids for one in encoded if one.ids]:
             lot = zlib.crc32("\n".join(sentences[:20]).encode()) / 2**32
             result["test" if lot < job.build.held_out else "training"].append(document)
-    return result
+    # A part of few documents may hold out all of them.
+    return result if result["training"] else {"training": result["test"], "test": []}
 
 
 def _samples(

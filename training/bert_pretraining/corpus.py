@@ -1,7 +1,8 @@
 """Plain text as documents of sentences, cut into parts that need not know of each other.
 
-The files are taken as one row of bytes, cut into equal parts; a document belongs to the part in
-which it starts. So a part is the same whoever makes it, and on whatever machine.
+Where a file is a document, a part has as many files as another, give or take one. Where blank lines
+end documents, the files are one row of bytes, cut into equal parts, and a document belongs to the
+part in which it starts. So a part is the same whoever makes it, and on whatever machine.
 """
 
 import hashlib
@@ -49,12 +50,15 @@ class Corpus:
         Raises:
             InputError: a file is not UTF-8, or cannot be read.
         """
-        low, high = (self.size * edge // parts for edge in (number, number + 1))
-        for path, start, end in zip(self.files, self.starts, self.starts[1:], strict=False):
-            if self.documents == "file":
-                if low <= start < high and (found := list(_prose(_read(path)))):
+        total = len(self.files) if self.documents == "file" else self.size
+        low, high = (total * edge // parts for edge in (number, number + 1))
+        if self.documents == "file":
+            for path in self.files[low:high]:
+                if found := list(_prose(_read(path))):
                     yield found
-            elif start < high and low < end:
+            return
+        for path, start, end in zip(self.files, self.starts, self.starts[1:], strict=False):
+            if start < high and low < end:
                 yield from _between(path, low=max(0, low - start), high=high - start)
 
 

@@ -52,20 +52,20 @@ def _spread(shards: list[Shard], output: Path, kind: str, count: int) -> None:
     """Write the samples of some shards to `count` files of as many samples, give or take one."""
     total = sum(shard.samples for shard in shards)
     edges = [total * number // count for number in range(count + 1)]
-    waiting: dict[str, list[Any]] = {key: [] for key in KEYS}
-    held = written = 0
+    rest: dict[str, Any] = {}
+    written = 0
     for shard in shards:
-        for key, values in read_shard(shard.path).items():
-            waiting[key].append(values)
-        held += shard.samples
-        while written < count and held >= (size := edges[written + 1] - edges[written]):
-            joined = {key: np.concatenate(values) for key, values in waiting.items()}
-            path = output / f"text_{kind}_{written:05d}.hdf5"
+        arrays = read_shard(shard.path)
+        if rest:
+            arrays = {key: np.concatenate([rest[key], arrays[key]]) for key in KEYS}
+        begin, held = 0, len(arrays["input_ids"])
+        while written < count and begin + edges[written + 1] - edges[written] <= held:
+            end = begin + edges[written + 1] - edges[written]
             write_shard(
-                path,
-                {key: values[:size] for key, values in joined.items()},
+                output / f"text_{kind}_{written:05d}.hdf5",
+                {key: values[begin:end] for key, values in arrays.items()},
                 vocabulary=shard.vocabulary,
             )
-            waiting = {key: [values[size:]] for key, values in joined.items()}
-            held -= size
+            begin = end
             written += 1
+        rest = {key: values[begin:] for key, values in arrays.items()}
