@@ -88,7 +88,7 @@ mkdir -p {run}/spool/"$name" {run}/disks/"$name"
 nsenter --net=/run/netns/"$name" unshare --uts --mount bash -c "
     hostname $name
     mount --bind {run}/disks/$name {run}/scratch
-    exec slurmd-wlm -N $name -d {slurm}/usr/sbin/slurmstepd-wlm $3"
+    exec slurmd -N $name -d {slurm}/usr/sbin/slurmstepd $3"
 """
 
 # What ParallelCluster's programs do: start instances, or tell Slurm in EC2's words that there are
@@ -178,7 +178,7 @@ class SlurmCluster:
             munged --force --key-file={self.run}/munge/key --socket={self.run}/munge.sock \
                 --pid-file={self.run}/munge/pid --log-file={self.run}/munge/log \
                 --seed-file={self.run}/munge/seed --num-threads=2
-            slurmctld-wlm -c
+            slurmctld -c
             """
         )
         if not self._cloud:

@@ -36,6 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _submit(options: argparse.Namespace) -> None:
+    if not options.module:
+        raise InputError(
+            "give a module to run after the options, such as training.roberta_sentiment"
+        )
     plan = Plan(
         output=str(options.output.resolve()),
         module=options.module,
