@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aws_cdk.assertions import Match
 
+from shared.host import Host
 from tests.unit.delivery_stack import (
     BUCKET,
     FUNCTIONS,
@@ -165,7 +166,7 @@ def test_the_alarm_may_publish_under_the_topics_key() -> None:
 @pytest.mark.case("L10")
 def test_no_function_is_in_a_vpc_and_each_states_its_limits() -> None:
     functions = resources("AWS::Lambda::Function")
-    assert len(functions) == len(FUNCTIONS)
+    assert len(functions) == len(FUNCTIONS) + 1  # and the drain
     groups = resources("AWS::Logs::LogGroup")
     for function in functions.values():
         assert "VpcConfig" not in function
@@ -179,7 +180,7 @@ def test_no_function_is_in_a_vpc_and_each_states_its_limits() -> None:
 @pytest.mark.case("K04")
 def test_every_log_group_forgets() -> None:
     groups = resources("AWS::Logs::LogGroup")
-    assert len(groups) == len(FUNCTIONS) + 1
+    assert len(groups) == len(FUNCTIONS) + 2  # and the drain's, and the state machine's
     assert all(group["RetentionInDays"] == 90 for group in groups.values())
 
 
@@ -266,7 +267,9 @@ def test_each_function_is_given_the_variables_that_it_reads(function: str) -> No
         "record": "report",
     }
     module = __import__(f"{function}.{modules[function]}", fromlist=["Settings"])
-    wanted = {name.upper() for name in module.Settings.__dataclass_fields__}
+    wanted = {name.upper() for name in module.Settings.__dataclass_fields__} - {"AWS_REGION"}
+    if function == "validate":
+        wanted |= {f"SERVING_{name.upper()}" for name in Host.__dataclass_fields__}
     (given,) = [
         set(item["Environment"]["Variables"])
         for item in resources("AWS::Lambda::Function").values()

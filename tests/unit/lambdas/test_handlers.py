@@ -10,16 +10,26 @@ VARIABLES = {
     "MODEL_NAME": "sentiment",
     "ENDPOINT_STACK": "x-endpoint",
     "ENDPOINT_NAME": "x",
+    "AWS_REGION": "us-west-2",
+    "SERVING_INSTANCE": "ml.c7g.4xlarge",
     "SERVING_TORCH": "2.6.0",
     "SERVING_PYTHON": "3.12",
+    "SERVING_MEMORY_GIB": "32",
+    "SERVING_DISK_GIB": "30",
+    "SERVING_WORKERS": "4",
+    "SERVING_BF16": "true",
     "MINIMUM_MACRO_F1": "0.6",
     "SERVICE_ROLE_ARN": "arn:aws:iam::000000000000:role/r",
+    "SWITCH": "/x/delivery",
     "TOPIC_ARN": "arn:aws:sns:eu-central-1:000000000000:t",
 }
 MAKERS = {
     "validate": ("_judge", {"s3", "cloudformation"}),
-    "roll_out": ("_updater", {"cloudformation"}),
-    "settle": ("_observer", {"s3", "cloudformation", "sagemaker", "sagemaker-runtime"}),
+    "roll_out": ("_updater", {"cloudformation", "cloudwatch"}),
+    "settle": (
+        "_observer",
+        {"s3", "cloudformation", "sagemaker", "sagemaker-runtime", "cloudwatch"},
+    ),
     "record": ("_reporter", {"s3", "sns", "cloudformation"}),
 }
 
