@@ -9,6 +9,7 @@ from training.scaling.estimate import estimate
 from training.scaling.estimate_text import as_text
 from training.scaling.pictures import draw
 from training.scaling.published import read_published
+from training.scaling.recipes import read_recipes
 from training.scaling.report import as_csv, as_markdown, make_report
 from training.scaling.runs import read_runs
 
@@ -92,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         "--nodes", type=int, nargs="+", required=True, metavar="N", help="one number or more"
     )
     plan.add_argument("--instance", choices=published.instances, default="trn1.32xlarge")
-    plan.add_argument("--recipe", choices=published.recipes, default="lamb")
+    plan.add_argument("--recipe", choices=read_recipes(), default="lamb")
     plan.add_argument(
         "--scaling",
         choices=("strong", "weak"),
