@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from ultracluster.catalog import Catalog
-from ultracluster.endpoint import WORKERS
+from ultracluster.images import serving_image
+from ultracluster.serving_process import serving_process
 from ultracluster.settings import Settings
 
 # The volume of an instance for a model, where the endpoint configuration asks for no other.
@@ -41,14 +42,14 @@ def serving_host(settings: Settings, catalog: Catalog) -> ServingHost:
     """The host of an environment's endpoint."""
     instance = catalog.serving_instance(settings.endpoint.instance_type)
     assert instance is not None, "the rules let no other instance type pass"  # noqa: S101
-    image = catalog.graviton_image()
+    image = serving_image(settings, catalog)
     return ServingHost(
         instance=instance.name,
         torch=image.torch,
         python=image.python,
         memory_gib=instance.memory_gib,
         disk_gib=DISK_GIB,
-        workers=WORKERS,
+        workers=serving_process(settings.endpoint, instance).workers,
         bf16=instance.bf16,
     )
 

@@ -113,6 +113,17 @@ class Catalog:
         table = self.tables["serving_images"]
         return ServingImage(**table["graviton"], accounts=table["accounts"])
 
+    def graviton_images(self, repository: str) -> dict[str, ServingImage] | None:
+        """Images in one of AWS's arm64 repositories, by tag; None where it is not one of them."""
+        rows = self.tables["serving_images"]["images"].get(repository)
+        if rows is None:
+            return None
+        return {tag: ServingImage(repository=repository, tag=tag, **rows[tag]) for tag in rows}
+
+    def graviton_repositories(self) -> list[str]:
+        """AWS's repositories of PyTorch serving images for arm64."""
+        return list(self.tables["serving_images"]["images"])
+
     def serving_family(self, name: str) -> dict[str, ServingInstance]:
         """The SageMaker types of a Graviton family, such as c7g, by name."""
         table = self.tables["serving_instances"]
@@ -214,6 +225,7 @@ def load_catalog(own: Path | None = None) -> Catalog:
     for kind, names in (
         (catalog.instance_type, rows.get("instance_types", {}).get("types", {})),
         (catalog.neuron_set, rows.get("neuron", {}).get("sets", {})),
+        (catalog.graviton_images, rows.get("serving_images", {}).get("images", {})),
         (catalog.serving_family, rows.get("serving_instances", {}).get("families", {})),
     ):
         for name in names:
