@@ -196,7 +196,8 @@ def test_an_error_is_one_short_answer(aws: Aws, kind: str, operation: str) -> No
     aws.stubs["events"].add_client_error(operation, "AccessDeniedException", "x" * 9000)
     answer = ask(kind)
     assert answer["Status"] == "FAILED"
-    assert answer["Reason"].startswith("AccessDeniedException: ")
+    # Older releases of botocore have no class of its own for it.
+    assert "AccessDeniedException" in answer["Reason"].partition(": x")[0]
     assert answer["PhysicalResourceId"] == "drain"
 
 
