@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,13 @@ PROPERTIES = {"Rule": "on-manifest", "StateMachine": MACHINE, "EndpointStack": "
 SERVICES = ("events", "stepfunctions", "cloudformation", "lambda")
 
 
+@functools.cache
+def _client(service: str) -> Any:
+    return boto3.client(
+        service, region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b"
+    )
+
+
 class Context:
     invoked_function_arn = FUNCTION
 
@@ -29,12 +37,7 @@ class Aws:
 
     def __init__(self) -> None:
         self.last_event: dict[str, Any] = {"type": "WaitStateEntered"}
-        self.clients = {
-            name: boto3.client(
-                name, region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b"
-            )
-            for name in SERVICES
-        }
+        self.clients = {name: _client(name) for name in SERVICES}
         self.stubs = {name: Stubber(client) for name, client in self.clients.items()}
         for stub in self.stubs.values():
             stub.activate()
