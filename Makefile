@@ -8,17 +8,19 @@ export TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
 .PHONY: help setup environments preflight rehearse test snapshots lock clean \
-	test-render test-soak test-xla test-transformers benchmark-training
+	test-oracle test-render test-soak test-xla test-transformers benchmark-training benchmark-delivery
 
 help:
 	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
 	@echo "make test       the whole gate: lint, types, tests, one run of the road"
 	@echo "make test-render  render ParallelCluster's own templates and check them (own environment, 200 MB)"
+	@echo "make test-oracle  serving images against SageMaker's SDK, requests under an old boto3 (460 MB)"
 	@echo "make setup      environments and tools only"
 	@echo "make test-soak  200 kills of a process that writes checkpoints (the gate has 30)"
 	@echo "make test-xla   the training code on torch_xla, on a processor (1 GB to download; Linux on x86-64)"
 	@echo "make test-transformers   fine-tuning with transformers 4.48, which the Neuron releases go with"
 	@echo "make benchmark-training  how fast training is, as ratios; BENCHMARK=--gpu on a GPU"
+	@echo "make benchmark-delivery  how fast packaging, validation and the Lambda functions are"
 	@echo "make snapshots  renew tests/snapshots from the templates"
 	@echo "make lock       renew the locks in requirements/"
 	@echo "make clean      remove what set-up and runs have made"
@@ -43,6 +45,9 @@ test: setup
 test-render: setup .venv-render/.ready
 	@.venv/bin/python -m pytest -q tests/unit/cluster/test_render.py
 
+test-oracle: setup .venv-oracle/.ready
+	@.venv/bin/python -m pytest -q tests/oracle
+
 snapshots: setup
 	@.venv/bin/python -m pytest -q tests/unit/test_snapshots.py --renew-snapshots
 
@@ -58,6 +63,9 @@ test-transformers: .venv-training/.ready .venv-transformers-4/.ready
 
 benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@PYTHONPATH=.venv-benchmark exec .venv-training/bin/python -m benchmarks.training $(BENCHMARK)
+
+benchmark-delivery: .venv-training/.ready
+	@exec .venv-training/bin/python -m benchmarks.delivery
 
 .venv/.ready: requirements/app.txt requirements/app-no-deps.txt requirements/node.txt pyproject.toml
 	@echo "set-up: .venv (CDK, lint, tests)"
@@ -89,6 +97,13 @@ benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@echo "set-up: .venv-render (ParallelCluster whole, with CDK 1)"
 	@"$(PYTHON)" -m venv --clear .venv-render
 	@.venv-render/bin/python $(PIP) install -r requirements/render.txt
+	@pwd >$@
+
+.venv-oracle/.ready: requirements/oracle.txt requirements/oldest-boto3.txt
+	@echo "set-up: .venv-oracle (SageMaker's SDK, and an old boto3)"
+	@"$(PYTHON)" -m venv --clear .venv-oracle
+	@.venv-oracle/bin/python $(PIP) install -r requirements/oracle.txt
+	@.venv-oracle/bin/python $(PIP) install --no-deps --target .venv-oracle/oldest -r requirements/oldest-boto3.txt
 	@pwd >$@
 
 .venv-xla/.ready: requirements/xla.txt requirements/xla-no-deps.txt requirements/cuda_stand_ins.py

@@ -71,6 +71,7 @@ class EndpointServiceRole(iam.Role):
             *(f"Resource::...:stack/{name}/*" for name in named_stacks),
             "Resource::...:parameter/cdk-bootstrap/*",
             "Resource::...:scalable-target/*",
+            f"Resource::...:role/aws-service-role/{_SCALING_SERVICE}/*",
             f"Resource::...:alarm:TargetTracking-endpoint/{endpoint_name}/*",
             f"Resource::...:alarm:{endpoint_name}-*",
             "Resource::*",

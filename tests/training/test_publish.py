@@ -199,8 +199,8 @@ def test_a_package_that_is_not_whole_is_not_uploaded(
 def test_an_archive_over_5_gib_is_not_uploaded(
     package_copy: Path, s3: Any, stub: Stubber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert publishing.MAX_BYTES == 5 * 1024**3
-    monkeypatch.setattr(publishing, "MAX_BYTES", 1000)
+    assert publishing.MAXIMUM_ARCHIVE == 5 * 1024**3
+    monkeypatch.setattr(publishing, "MAXIMUM_ARCHIVE", 1000)
     with pytest.raises(InputError, match=r"one upload takes at most 1000 \(5 GiB\)"):
         publish(package_copy, PLATFORM, s3=s3)
 

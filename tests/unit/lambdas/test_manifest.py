@@ -59,7 +59,7 @@ def content(**changes: Any) -> bytes:
 def problems(value: bytes) -> list[str]:
     with pytest.raises(ManifestProblem) as caught:
         parse(value)
-    return caught.value.problems
+    return [problem.message for problem in caught.value.problems]
 
 
 def keywords(schema: Any) -> Iterator[str]:
