@@ -49,7 +49,8 @@ test-oracle: setup .venv-oracle/.ready
 	@.venv/bin/python -m pytest -q tests/oracle
 
 snapshots: setup
-	@.venv/bin/python -m pytest -q tests/unit/test_snapshots.py --renew-snapshots
+	@.venv/bin/python -m pytest -q --renew-snapshots tests/unit/test_snapshots.py \
+		tests/unit/test_settings_reference.py tests/unit/test_package_reference.py
 
 test-soak: setup
 	@ULTRACLUSTER_KILLS=200 .venv-training/bin/python -m pytest -q tests/training/test_checkpoint.py
@@ -64,8 +65,9 @@ test-transformers: .venv-training/.ready .venv-transformers-4/.ready
 benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@PYTHONPATH=.venv-benchmark exec .venv-training/bin/python -m benchmarks.training $(BENCHMARK)
 
-benchmark-delivery: .venv-training/.ready
-	@exec .venv-training/bin/python -m benchmarks.delivery
+benchmark-delivery: .venv/.ready .venv-training/.ready
+	@.venv-training/bin/python -m benchmarks.packing
+	@.venv/bin/python -m benchmarks.delivery
 
 .venv/.ready: requirements/app.txt requirements/app-no-deps.txt requirements/node.txt pyproject.toml
 	@echo "set-up: .venv (CDK, lint, tests)"
