@@ -23,6 +23,7 @@ class ServingHost:
         disk_gib: of the volume that a model is unpacked on.
         workers: processes that hold the model.
         bf16: whether the processor computes in bfloat16.
+        package_mib: the largest package that the endpoint's time limits are made for.
     """
 
     instance: str
@@ -32,6 +33,7 @@ class ServingHost:
     disk_gib: float
     workers: int
     bf16: bool
+    package_mib: int
 
     def environment(self) -> dict[str, str]:
         """The variables that the validating function reads it from."""
@@ -51,6 +53,7 @@ def serving_host(settings: Settings, catalog: Catalog) -> ServingHost:
         disk_gib=DISK_GIB,
         workers=serving_process(settings.endpoint, instance).workers,
         bf16=instance.bf16,
+        package_mib=settings.endpoint.largest_package_mib,
     )
 
 

@@ -11,6 +11,7 @@ from shared.problem import Problem
 MACHINE = "aarch64"
 """Every endpoint of this product runs on Graviton."""
 
+MIB = 1024**2
 GIB = 1024**3
 DISK_GIB = 30
 """The volume that SageMaker unpacks a model on, by default."""
@@ -25,7 +26,8 @@ class Host:
     """What a model is held against.
 
     `instance` is SageMaker's name of the type; `torch` and `python` are the image's versions;
-    `workers` is the number of processes, each with a copy of the weights.
+    `workers` is the number of processes, each with a copy of the weights; `package_mib` is the
+    largest archive that the endpoint's time limits are made for.
     """
 
     instance: str
@@ -35,6 +37,7 @@ class Host:
     disk_gib: float
     workers: int
     bf16: bool
+    package_mib: int
 
     @property
     def platform(self) -> str:
@@ -61,6 +64,14 @@ def unfit(manifest: Manifest, host: Host, minimum_macro_f1: float) -> Iterator[P
                 reason=f"{name}-too-old",
                 message=f"the model needs {name} {needed} or newer, the serving image has {has}",
             )
+    if manifest.archive_bytes > host.package_mib * MIB:
+        yield Problem(
+            reason="package-too-large",
+            message=(
+                f"the archive has {manifest.archive_bytes} bytes; the endpoint's time limits are "
+                f"made for {host.package_mib} MiB: raise endpoint.largest_package_mib, then deploy"
+            ),
+        )
     if manifest.macro_f1 < minimum_macro_f1:
         yield Problem(
             reason="below-gate",

@@ -12,6 +12,7 @@ REASONS = {
     "created-in-future": "it says that it was made more than a day from now",
     "torch-too-old": "it needs a newer torch than the serving image has",
     "python-too-old": "it needs a newer Python than the serving image has",
+    "package-too-large": "it is larger than `endpoint.largest_package_mib`",
     "below-gate": "its macro-F1 is below `delivery.minimum_macro_f1`",
     "worse-than-served": "its macro-F1 is below that of the model that serves, on the same set",
     "archive-missing": "there is no archive under its key",

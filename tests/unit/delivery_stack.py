@@ -31,6 +31,7 @@ HOST = ServingHost(
     disk_gib=30,
     workers=4,
     bf16=True,
+    package_mib=4096,
 )
 ROLE = "arn:aws:iam::000000000000:role/endpoint-service"
 

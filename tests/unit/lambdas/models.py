@@ -26,6 +26,7 @@ HOST = Host(
     disk_gib=30,
     workers=4,
     bf16=True,
+    package_mib=4096,
 )
 GOOD_FILES = {
     "code/inference.py": b"".join(b"def %s(*given): ...\n" % name.encode() for name in HANDLERS[0]),

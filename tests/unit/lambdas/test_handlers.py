@@ -18,6 +18,7 @@ VARIABLES = {
     "SERVING_DISK_GIB": "30",
     "SERVING_WORKERS": "4",
     "SERVING_BF16": "true",
+    "SERVING_PACKAGE_MIB": "4096",
     "MINIMUM_MACRO_F1": "0.6",
     "SERVICE_ROLE_ARN": "arn:aws:iam::000000000000:role/r",
     "SWITCH": "/x/delivery",

@@ -1,6 +1,7 @@
 import dataclasses
 import gzip
 import json
+import random
 from datetime import UTC, datetime
 from typing import Any
 
@@ -101,6 +102,17 @@ def test_no_byte_is_read_for_the_digest_of_an_archive_that_was_checked(world: Wo
 
 
 @pytest.mark.case("M06")
+@pytest.mark.case("M09")
+def test_a_package_beyond_the_endpoint_s_time_limits_is_refused() -> None:
+    world = World(package_mib=1)
+    noise = random.Random(9).randbytes(1024**2)
+    answer = world(publish(world.s3, pack({**GOOD_FILES, "vocab.txt": noise})).event)
+    assert (answer["decision"], answer["reason"]) == ("refuse", "package-too-large")
+    assert "1 MiB: raise endpoint.largest_package_mib" in answer["problems"][0]
+    assert not answer["final"]
+    assert world(publish(world.s3).event)["decision"] == "roll-out"
+
+
 @pytest.mark.parametrize(
     ("archive", "reason"),
     [
