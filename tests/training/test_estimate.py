@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from training.scaling.cli import main
 from training.scaling.estimate import Range, estimate, fit, half, payload
 from training.scaling.estimate_text import as_range
 from training.scaling.published import Published, PublishedRun, read_published
+from training.scaling.recipes import read_recipes
 from training.scaling.ring import StepModel
 
 pytestmark = pytest.mark.training
@@ -63,7 +65,7 @@ def test_the_fit_finds_the_figures_that_made_the_runs() -> None:
 def test_every_published_run_lies_in_the_range_of_its_like(run: PublishedRun) -> None:
     likes = [
         part.rate
-        for recipe in PUBLISHED.recipes
+        for recipe in read_recipes()
         for scaling in ("strong", "weak")
         for one in estimate([run.nodes], instance=TRN1, recipe=recipe, scaling=scaling, price=1.0)
         for part in one.parts
@@ -121,6 +123,13 @@ def test_the_answer_says_what_it_rests_on(capsys: pytest.CaptureFixture[str]) ->
     assert "square root" not in text
 
 
+def test_the_page_shows_what_the_command_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    assert "-m training.scaling estimate --nodes 1 16\n" in page
+    table = answer(capsys, "--nodes", "1", "16").split("\n\n")[1]
+    assert f"```\n{table}\n```" in page
+
+
 def test_the_answer_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
     text = answer(capsys, "--nodes", "64", "--scaling", "weak", "--price", "10")
     assert "more than 16 nodes behave like 16: no such run was published" in text
@@ -146,8 +155,10 @@ def test_the_answer_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> 
         (["--nodes", "64", "--recipe", "adamw"], "nearest numbers of nodes: 32, or"),
         (["--nodes", "2000", "--scaling", "weak"], "1,563 nodes are the most"),
         (["--nodes", "many"], "invalid int value: 'many'"),
-        (["--nodes", "1", "--price", "0"], "'0' is not a number above 0"),
-        (["--nodes", "1", "--price", "inf"], "'inf' is not a number above 0"),
+        (["--nodes", "1", "--price", "0"], "'0' is not a number from 0.000001 to 1,000,000"),
+        (["--nodes", "1", "--price", "1e-320"], "'1e-320' is not a number from"),
+        (["--nodes", "1", "--price", "cheap"], "'cheap' is not a number from"),
+        (["--nodes", "1", "--price", "inf"], "'inf' is not a number from 0.000001 to 1,000,000"),
         (["--nodes", "1", "--instance", "p5.48xlarge"], "invalid choice: 'p5.48xlarge'"),
         ([], "the following arguments are required: --nodes"),
     ],
@@ -170,5 +181,3 @@ def test_published_batches_are_whole_micro_batches_of_known_sources() -> None:
     for run in PUBLISHED.runs:
         assert run.batch == run.accumulate(TRN1.workers) * run.nodes * TRN1.workers * run.micro
         assert run.release in PUBLISHED.sources
-    for phases in PUBLISHED.recipes.values():
-        assert [phase.phase for phase in phases] == list(PUBLISHED.sequence)

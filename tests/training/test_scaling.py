@@ -291,7 +291,7 @@ def test_a_link_slower_than_the_baseline_can_have_is_refused(
     assert "alone take longer than a step" in error
     with pytest.raises(SystemExit):
         main(["report", *map(str, runs), "--link-gbps", "-1", "--output", str(tmp_path / "out")])
-    assert "'-1' is not a number above 0" in capsys.readouterr().err
+    assert "'-1' is not a number from 0.000001 to 1,000,000" in capsys.readouterr().err
 
 
 def test_a_used_output_is_refused(

@@ -6,7 +6,7 @@ Hundreds of millions of samples need no list in memory, any step is found at onc
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -97,6 +97,9 @@ class _Rows(Sequence[int]):
     def __len__(self) -> int:
         return len(self._places)
 
+    def __iter__(self) -> Iterator[int]:
+        return iter(self[:])
+
     @overload
     def __getitem__(self, index: int) -> int: ...
 
@@ -106,8 +109,9 @@ class _Rows(Sequence[int]):
     def __getitem__(self, index: int | slice) -> int | list[int]:
         if isinstance(index, slice):
             return self._stream.at(self._places[index])
-        return self._stream.at(self._places[index : index + 1 or None])[0]
+        place = self._places[index]
+        return self._stream.at(range(place, place + 1))[0]
 
     def count(self, value: int) -> int:
-        """None of a step's samples is EMPTY, and no other question is asked of all."""
+        """How many are a value; none is EMPTY, which needs no computing."""
         return 0 if value < 0 else list(self).count(value)

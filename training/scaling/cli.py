@@ -1,7 +1,6 @@
 """The command line: report finished runs, estimate those to come."""
 
 import argparse
-import math
 from pathlib import Path
 
 from training.command import Parser, run
@@ -10,6 +9,7 @@ from training.scaling.estimate import estimate
 from training.scaling.estimate_text import as_text
 from training.scaling.pictures import draw
 from training.scaling.published import read_published
+from training.scaling.recipes import read_recipes
 from training.scaling.report import as_csv, as_markdown, make_report
 from training.scaling.runs import read_runs
 
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         "--nodes", type=int, nargs="+", required=True, metavar="N", help="one number or more"
     )
     plan.add_argument("--instance", choices=published.instances, default="trn1.32xlarge")
-    plan.add_argument("--recipe", choices=published.recipes, default="lamb")
+    plan.add_argument("--recipe", choices=read_recipes(), default="lamb")
     plan.add_argument(
         "--scaling",
         choices=("strong", "weak"),
@@ -110,11 +110,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> float:
-    """A number above zero."""
+    """A price or a speed, within what makes sense of either."""
     try:
         value = float(text)
     except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        value = 0.0
+    if not 1e-6 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0.000001 to 1,000,000")
     return value

@@ -8,11 +8,11 @@ from training.command import InputError
 from training.scaling.published import (
     FULL_PRECISION,
     Instance,
-    Phase,
     Published,
     PublishedRun,
     read_published,
 )
+from training.scaling.recipes import Phase, read_recipes
 from training.scaling.ring import GRADIENT_BYTES, StepModel, ring_bytes
 
 
@@ -106,12 +106,12 @@ def micro_seconds(published: Published, phase: int, *, workers: int, found: Fit)
 def estimate(
     counts: Sequence[int], *, instance: Instance, recipe: str, scaling: str, price: float
 ) -> list[Estimate]:
-    """One estimate for each number of nodes, by a recipe of the published table.
+    """One estimate for each number of nodes, by the recipes of BERT-large.
 
     Args:
         counts: numbers of nodes.
         instance: their type.
-        recipe: its name.
+        recipe: their optimizer.
         scaling: strong keeps the batch of the recipe, weak that of each node.
         price: USD an hour and node.
 
@@ -119,7 +119,7 @@ def estimate(
         InputError: names every number of nodes that cannot be, and the nearest that can.
     """
     published = read_published()
-    phases = published.recipes[recipe]
+    phases = read_recipes()[recipe]
     problems = [
         problem
         for nodes in counts

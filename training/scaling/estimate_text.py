@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from training.scaling.estimate import Estimate, Range, fit, half, micro_seconds
 from training.scaling.published import Instance, Published
+from training.scaling.recipes import Phase, read_recipes
 
 HEADER = ("nodes", "phase", "batch", "accumulate", "steps", "sequences/s", "hours", "USD")
 FORMULA = "seconds of a step = accumulate x micro-batch + step + 2(n-1)/n x gradient bytes / links"
@@ -40,7 +41,7 @@ def as_text(
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        f"{published.model} by the recipe {recipe}, {scaling} scaling on {instance}: modelled, "
+        f"{published.model} by the {recipe} recipes, {scaling} scaling on {instance}: modelled, "
         "not measured",
         "",
         *(
@@ -50,7 +51,7 @@ def as_text(
         "",
         "What it rests on:",
     ]
-    reasons = _reasons(published, published.instances[instance], instance)
+    reasons = _reasons(published, read_recipes()[recipe], published.instances[instance], instance)
     if scaling == "weak":
         last = estimates[-1]
         reasons.append(
@@ -82,18 +83,25 @@ def _two_digits(value: float, to_whole: Callable[[float], int]) -> str:
     return f"{to_whole(round(value / 10**exponent, 6)) * 10**exponent:,.{max(0, -exponent)}f}"
 
 
-def _reasons(published: Published, instance: Instance, name: str) -> list[tuple[str, str]]:
+def _reasons(
+    published: Published, phases: Sequence[Phase], instance: Instance, name: str
+) -> list[tuple[str, str]]:
     """Where the figures come from: who says so, and what."""
     found = fit(published, workers=instance.workers)
-    reasons = [("published", "batches and steps of the recipe, by AWS (aws-neuron-samples)")]
-    for phase, tokens in published.sequence.items():
-        runs = half(published, phase)
-        seconds = micro_seconds(published, phase, workers=instance.workers, found=found)
+    reasons = [
+        (
+            "published",
+            "batches and steps of the recipes, by AWS (training/bert_pretraining/recipes)",
+        )
+    ]
+    for phase in phases:
+        runs = half(published, phase.phase)
+        seconds = micro_seconds(published, phase.phase, workers=instance.workers, found=found)
         nodes = " and ".join(str(count) for count in sorted({run.nodes for run in runs}))
         # The newest release comes first.
         text = (
-            f"phase {phase}, {tokens} tokens: {seconds.low:.3f} to {seconds.high:.3f} s a "
-            f"micro-batch, from {len(runs)} runs by AWS on {nodes} nodes, Neuron "
+            f"phase {phase.phase}, {phase.tokens} tokens: {seconds.low:.3f} to {seconds.high:.3f} "
+            f"s a micro-batch, from {len(runs)} runs by AWS on {nodes} nodes, Neuron "
             f"{runs[-1].release} to {runs[0].release}"
         )
         reasons.append(("published", text))

@@ -28,22 +28,6 @@ class Instance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
-    """One part of a recipe: `batch` sequences of all workers a step, `micro` of one at once."""
-
-    phase: int
-    batch: int
-    micro: int
-    steps: int
-    learning_rate: float
-
-    @property
-    def sequences(self) -> int:
-        """In all."""
-        return self.batch * self.steps
-
-
-@dataclass(frozen=True, kw_only=True)
 class PublishedRun:
     """A row of somebody's table; `rate` is in sequences a second over all nodes."""
 
@@ -69,14 +53,12 @@ class PublishedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """The whole table. `date` is when the sources were read, `sequence` tokens by phase."""
+    """The whole table. `date` is when the sources were read."""
 
     date: str
     model: str
     parameters: int
-    sequence: Mapping[int, int]
     instances: Mapping[str, Instance]
-    recipes: Mapping[str, Sequence[Phase]]
     sources: Mapping[str, str]
     fit_release: str
     runs: Sequence[PublishedRun]
@@ -112,11 +94,7 @@ def read_published() -> Published:
         date=content["date"],
         model=content["model"]["name"],
         parameters=content["model"]["parameters"],
-        sequence={int(phase): tokens for phase, tokens in content["sequence"].items()},
         instances={name: Instance(**row) for name, row in content["instances"].items()},
-        recipes={
-            name: [Phase(**row) for row in phases] for name, phases in content["recipes"].items()
-        },
         sources=content["sources"],
         fit_release=content["fit"]["release"],
         runs=[

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from training.command import InputError
 from training.scaling.published import Published, PublishedRun
+from training.scaling.recipes import read_recipes
 from training.scaling.ring import GRADIENT_BYTES, StepModel, ring_bytes
 from training.scaling.runs import ScalingRun
 
@@ -228,7 +229,7 @@ def _measured(scaling: str, points: Sequence[Point]) -> list[str]:
 
 def _published(published: Published) -> list[str]:
     price = published.instances["trn1.32xlarge"]
-    sequences = {phase.phase: phase.sequences for phase in published.recipes["lamb"]}
+    sequences = {phase.phase: phase.sequences for phase in read_recipes()["lamb"]}
     return [
         f"## Published by AWS: {published.model} on trn1.32xlarge",
         "",
