@@ -114,6 +114,7 @@ class Account:
             models=models,
             data=models,
             network=None,
+            code=ROOT / "lambdas",
             **of_account(),
         )
         for name, approval_hours in (("delivery", None), ("reviewed", 1)):
