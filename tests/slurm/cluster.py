@@ -30,7 +30,7 @@ ClusterName=test
 SlurmctldHost=head({head})
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket={run}/munge.sock,cred_expire=5
+AuthInfo=socket={run}/munge.sock,cred_expire={expire}
 PluginDir={plugins}
 StateSaveLocation={run}/state
 SlurmdSpoolDir={run}/spool/%n
@@ -88,9 +88,16 @@ mkdir -p {run}/spool/"$name" {run}/disks/"$name"
 nsenter --net=/run/netns/"$name" unshare --uts --mount bash -c "
     hostname $name
     mount --bind {run}/disks/$name {run}/scratch
-    exec slurmd -N $name -d {slurm}/usr/sbin/slurmstepd $3"
+    exec slurmd -d {slurm}/usr/sbin/slurmstepd $3"
 """
 
+# The end of a node: a network that another node's mounts still hold would keep its link.
+_END = """\
+#!/bin/bash
+ip netns pids "$2" | xargs -r kill -9
+ip netns del "$2"
+ip link del "v$1" 2>/dev/null || true
+"""
 # What ParallelCluster's programs do: start instances, or tell Slurm in EC2's words that there are
 # none; and end them.
 _RESUME = """\
@@ -109,9 +116,7 @@ _SUSPEND = """\
 #!/bin/bash
 export {environment}
 for name in $(scontrol show hostnames "$1"); do
-    ip netns pids "$name" | xargs -r kill -9
-    ip netns del "$name"
-    ip link del "v${{name##*-}}"
+    bash {run}/end "${{name##*-}}" "$name"
 done >>{run}/log/suspend.log 2>&1
 """
 
@@ -204,10 +209,7 @@ class SlurmCluster:
 
     def end(self, name: str) -> None:
         """End a node as a terminated instance ends: every process, then its network."""
-        link = f"v{name.rpartition('-')[2]}"
-        self.shell(
-            f"ip netns pids {name} | xargs -r kill -9; ip netns del {name}; ip link del {link}"
-        )
+        self.call("bash", str(self.run / "end"), name.rpartition("-")[2], name)
 
     def call(
         self, *command: str, check: bool = True, **variables: str
@@ -280,6 +282,9 @@ class SlurmCluster:
             prefix=PREFIX,
             nodes=len(self.names),
             last=10 + len(self.names),
+            # A requeued job waits as long as a credential lives, and one must outlive a power-up,
+            # which Slurm's controller only looks at twice a minute.
+            expire=45 if self._cloud else 5,
             state="CLOUD" if self._cloud else "UNKNOWN",
             more=_CLOUD.format(run=run) if self._cloud else "",
         )
@@ -289,6 +294,7 @@ class SlurmCluster:
             "\n".join(["127.0.0.1 localhost", f"{HEAD} head", *hosts]) + "\n"
         )
         (run / "boot").write_text(_BOOT.format(run=run, slurm=slurm))
+        (run / "end").write_text(_END)
         kept = ("SLURM_CONF", "PATH", "LD_LIBRARY_PATH")
         environment = " ".join(f"{name}={self.environment[name]}" for name in kept)
         for name, text in (("resume", _RESUME), ("suspend", _SUSPEND)):
