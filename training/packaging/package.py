@@ -60,6 +60,11 @@ def package(request: Request) -> dict[str, Any]:
         InputError: something to pack is missing or does not fit, or the result does not serve.
     """
     results: dict[str, Any] = read_json(request.results, schema=RESULTS_SCHEMA)
+    if results["task"] != "roberta_sentiment":
+        raise InputError(
+            f"{request.results} is about {results['task']}, whose model gives no labels; fine-tune "
+            "it first"
+        )
     _check_inputs(request, results)
     with (
         staged_folder(request.output, holds="package") as folder,
