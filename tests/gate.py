@@ -41,10 +41,11 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
                     "benchmarks/training.py",
                     "tests/training",
                 ),
-                *("tests/transformers", "tests/xla"),
+                *("tests/slurm", "tests/transformers", "tests/xla"),
             ],
         ),
         ("unit tests", [APP, "-m", "pytest", "-q", "tests/unit"]),
+        ("tests on Slurm", [TRAINING, "-m", "pytest", "-q", "-rs", "tests/slurm"]),
     ),
     (
         ("training tests", [TRAINING, "-m", "pytest", "-q", "tests/training"]),

@@ -88,7 +88,7 @@ mkdir -p {run}/spool/"$name" {run}/disks/"$name"
 nsenter --net=/run/netns/"$name" unshare --uts --mount bash -c "
     hostname $name
     mount --bind {run}/disks/$name {run}/scratch
-    exec slurmd -d {slurm}/usr/sbin/slurmstepd $3"
+    exec slurmd -d {stepd} $3"
 """
 
 # The end of a node: a network that another node's mounts still hold would keep its link.
@@ -147,6 +147,7 @@ class SlurmCluster:
     def __init__(self, folder: Path, *, nodes: int = 4, cloud: bool = False) -> None:
         self.run = folder
         self.names = [f"{PREFIX}{number}" for number in range(1, nodes + 1)]
+        self.stepd = SLURM / "usr" / "sbin" / "slurmstepd"
         self._cloud = cloud
         self.environment = dict(os.environ) | {
             "SLURM_CONF": str(folder / "slurm.conf"),
@@ -187,8 +188,7 @@ class SlurmCluster:
             """
         )
         if not self._cloud:
-            for name in self.names:
-                self.boot(name)
+            self._boot_all()
             self.wait(lambda: self.idle() == set(self.names), "all nodes idle")
         else:
             self.wait(lambda: self.call("scontrol", "ping", check=False).returncode == 0, "ping")
@@ -198,6 +198,10 @@ class SlurmCluster:
         assert self._init.stdin
         self._init.stdin.close()
         self._init.wait(PATIENCE)
+
+    def _boot_all(self) -> None:
+        for name in self.names:
+            self.boot(name)
 
     def boot(self, name: str) -> None:
         """Bring a node up."""
@@ -274,7 +278,7 @@ class SlurmCluster:
         raise AssertionError("unshare has no child")
 
     def _write_files(self) -> None:
-        run, slurm = self.run, SLURM
+        run = self.run
         conf = _CONF.format(
             head=HEAD,
             run=run,
@@ -293,7 +297,7 @@ class SlurmCluster:
         (run / "hosts").write_text(
             "\n".join(["127.0.0.1 localhost", f"{HEAD} head", *hosts]) + "\n"
         )
-        (run / "boot").write_text(_BOOT.format(run=run, slurm=slurm))
+        (run / "boot").write_text(_BOOT.format(run=run, stepd=self.stepd))
         (run / "end").write_text(_END)
         kept = ("SLURM_CONF", "PATH", "LD_LIBRARY_PATH")
         environment = " ".join(f"{name}={self.environment[name]}" for name in kept)
