@@ -110,7 +110,7 @@ for name in $(scontrol show hostnames "$1"); do
     else
         bash {run}/boot "${{name##*-}}" "$name" -b
     fi
-done >>{run}/log/resume.log 2>&1
+done </dev/null >>{run}/log/resume.log 2>&1 # Slurm has closed it, and slurmd needs one
 """
 _SUSPEND = """\
 #!/bin/bash

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import SlurmCluster
+from tests.slurm.cluster import ROOT, SlurmCluster
 from tests.slurm.runs import TASK, Run, submit
 
 
@@ -21,10 +22,8 @@ def cloud(slurm_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def status(run: Run) -> str:
     """What `status` tells a person."""
-    result = run.cluster.call(
-        "python3", "-m", "training.slurm", "status", str(run.output), check=False
-    )
-    return result.stdout + result.stderr
+    command = (sys.executable, "-m", "training.slurm", "status", str(run.output))
+    return run.cluster.call(*command, PYTHONPATH=str(ROOT)).stdout
 
 
 @pytest.mark.case("E11")
