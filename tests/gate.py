@@ -38,6 +38,7 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
                     "--python-executable",
                     TRAINING,
                     "training",
+                    "benchmarks/slurm.py",
                     "benchmarks/training.py",
                     "tests/training",
                 ),

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SLURM = ROOT / ".cache" / "slurm"
 LIBRARIES = next(iter(SLURM.glob("usr/lib/*/slurm-wlm")), SLURM)
 # Generous: only a fault makes a test wait that long.
-PATIENCE = 180
+PATIENCE = 300
 HEAD = "10.77.0.1"
 PREFIX = "train-dy-trn1-"
 

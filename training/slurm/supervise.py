@@ -20,6 +20,7 @@ BAD_INPUT = 2
 POLL = 1.0
 WRITE_EVERY = 10.0
 LONGEST_BACK_OFF = 3600
+TIME_LIMIT = "the time limit was near"
 
 
 def train(folder: Path) -> int:
@@ -66,6 +67,8 @@ class Start:
             return self._again(status.reason)
         if status.failures > plan.retries:
             return self._finish("failed", f"{status.failures} starts in a row: {status.reason}", 1)
+        if status.reason == TIME_LIMIT:  # ranks that were killed have left it
+            (plan.work / "stop").unlink(missing_ok=True)
         self._write(state="preparing", reason="", not_before=None)
         for look in (self._job.check, self._job.prepare):
             problems = look()
@@ -78,8 +81,15 @@ class Start:
             f"{self._job.node_list}, logs in {self._job.logs}",
             flush=True,
         )
-        code, stuck = self._watch(self._job.launch(Path(plan.output)))
-        self._write(compile_cache=self._job.share_programs())
+        try:
+            ranks = self._job.launch(Path(plan.output))
+        except InputError as error:
+            return self._failed(str(error), {})
+        code, stuck = self._watch(ranks)
+        try:
+            self._write(compile_cache=self._job.share_programs())
+        except (InputError, OSError) as error:  # the next start compiles again, and that is all
+            print(f"no programs shared: {error}", flush=True)
         return self._decide(code, stuck)
 
     def _watch(self, ranks: subprocess.Popen[bytes]) -> tuple[int, bool]:
@@ -94,6 +104,7 @@ class Start:
                 self._write()
             if self._signals.time_is_up and not asked:
                 asked = True
+                self._write(reason=TIME_LIMIT)
                 self._plan.work.mkdir(exist_ok=True)
                 (self._plan.work / "stop").touch()
             if time.monotonic() - moved > self._plan.stuck_after * 60:
@@ -122,7 +133,7 @@ class Start:
             return self._cancelled()
         if code == STOPPED and self._signals.time_is_up:
             self._write(furthest=max(step, self._status.furthest), failures=0)
-            return self._again("the time limit was near")
+            return self._again(TIME_LIMIT)
         if code == STOPPED:
             return self._finish("stopped", "asked for; submit the same run to go on", code)
         first = max(step, self._status.furthest) == 0 and self._job.restart == 0
