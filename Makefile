@@ -8,7 +8,8 @@ export TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
 .PHONY: help setup environments preflight rehearse test snapshots lock clean \
-	test-render test-soak test-xla test-transformers benchmark-training
+	test-render test-soak test-xla test-transformers test-torchserve benchmark-training \
+	benchmark-serving
 
 help:
 	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
@@ -18,7 +19,9 @@ help:
 	@echo "make test-soak  200 kills of a process that writes checkpoints (the gate has 30)"
 	@echo "make test-xla   the training code on torch_xla, on a processor (1 GB to download; Linux on x86-64)"
 	@echo "make test-transformers   fine-tuning with transformers 4.48, which the Neuron releases go with"
+	@echo "make test-torchserve  the served code under TorchServe, as in AWS's image (Java 17; 45 MB)"
 	@echo "make benchmark-training  how fast training is, as ratios; BENCHMARK=--gpu on a GPU"
+	@echo "make benchmark-serving   p50 and p99 of a served model, as ratios"
 	@echo "make snapshots  renew tests/snapshots from the templates"
 	@echo "make lock       renew the locks in requirements/"
 	@echo "make clean      remove what set-up and runs have made"
@@ -55,6 +58,9 @@ test-xla: .venv-xla/.ready
 test-transformers: .venv-training/.ready .venv-transformers-4/.ready
 	@PYTHONPATH=.venv-transformers-4 OMP_NUM_THREADS=1 \
 		exec .venv-training/bin/python -m pytest -q tests/transformers
+
+test-torchserve: .venv-training/.ready .venv-torchserve/.ready
+	@OMP_NUM_THREADS=1 exec .venv-training/bin/python -m pytest -q -rs tests/training/test_served.py
 
 benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@PYTHONPATH=.venv-benchmark exec .venv-training/bin/python -m benchmarks.training $(BENCHMARK)
@@ -100,7 +106,7 @@ benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@pwd >$@
 
 # Folders that go before .venv-training's own packages on the path.
-.venv-transformers-4/.ready .venv-benchmark/.ready: .venv-%/.ready: requirements/%.txt .venv-training/.ready
+.venv-transformers-4/.ready .venv-benchmark/.ready .venv-torchserve/.ready: .venv-%/.ready: requirements/%.txt .venv-training/.ready
 	@echo "set-up: .venv-$*"
 	@rm -rf .venv-$*
 	@.venv-training/bin/python $(PIP) install --no-deps --target .venv-$* -r requirements/$*.txt
