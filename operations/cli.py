@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import os
 import sys
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(chosen: argparse.Namespace) -> int:
     # Imported here: aws_cdk starts its node as soon as it is imported.
     from operations import commands
+    from operations.predict import predict
     from operations.rehearsal.rehearse import rehearse
 
     if chosen.command == "rehearse":
@@ -35,6 +37,14 @@ def _run(chosen: argparse.Namespace) -> int:
     if chosen.command == "deploy-policy":
         return commands.deploy_policy(
             chosen.environment, account=chosen.account, output=chosen.output
+        )
+    if chosen.command == "predict":
+        return predict(
+            chosen.environment,
+            chosen.texts,
+            as_json=chosen.json,
+            stdin=sys.stdin.buffer,
+            show_error=functools.partial(print, file=sys.stderr),
         )
     return commands.settings()
 
@@ -56,7 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     policy = subparsers.add_parser(
         "deploy-policy", help="write the least rights that a deploy of an environment needs"
     )
-    for command in (lint, policy):
+    asking = subparsers.add_parser("predict", help="ask the endpoint of an environment")
+    for command in (lint, policy, asking):
         command.add_argument(
             "-c",
             "--environment",
@@ -67,6 +78,13 @@ def _parser() -> argparse.ArgumentParser:
     policy.add_argument("--account", help="twelve digits; default is aws.account of the settings")
     policy.add_argument(
         "--output", type=Path, default=Path("deploy-policy"), help="folder of the policies"
+    )
+    asking.add_argument("--json", action="store_true", help="one JSON object a text")
+    asking.add_argument(
+        "texts",
+        nargs="*",
+        metavar="TEXT",
+        help="what to classify; without one, a text or a JSON object a line on standard input",
     )
     subparsers.add_parser("settings", help="show every option of the settings")
     return parser
