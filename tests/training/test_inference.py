@@ -20,6 +20,7 @@ import torch
 from sagemaker_inference.transformer import Transformer
 
 from tests.training.bad_requests import random_request
+from tests.training.conftest import WORDS
 from training.packaging.package import INFERENCE
 
 pytestmark = pytest.mark.training
@@ -125,7 +126,9 @@ def test_the_answer_is_what_the_model_learned(server: Server) -> None:
 
 
 def test_a_text_is_answered_the_same_alone_and_in_company(server: Server) -> None:
-    texts = ["good", "the worst paper at nine " * 9, "today"]
+    chance = random.Random(0)
+    words = [word for known in WORDS.values() for word in known]
+    texts = [" ".join(chance.choices(words, k=chance.randint(1, 80))) for _ in range(64)]
     together = json.loads(server.post(json.dumps(texts)).body)
     for text, prediction in zip(texts, together, strict=True):
         (alone,) = json.loads(server.post(json.dumps(text)).body)
