@@ -48,10 +48,12 @@ class DeliveryStack(Stack):
                 serving_python=serving.python,
                 minimum_macro_f1=settings.delivery.minimum_macro_f1,
             ),
+            approval_hours=settings.delivery.approval_hours,
             poll_seconds=settings.delivery.poll_seconds,
             removal_policy=removal_policy(settings),
             log_retention=log_retention(settings),
         )
         CfnOutput(self, "StateMachineArn", value=self.delivery.state_machine.state_machine_arn)
         CfnOutput(self, "NoticesTopicArn", value=self.delivery.topic.topic_arn)
+        CfnOutput(self, "Switch", value=self.delivery.consent.switch.parameter_name)
         CfnOutput(self, "DeadLetterQueueUrl", value=self.delivery.dead_letters.queue_url)

@@ -16,7 +16,11 @@ log = logger("roll_out")
 
 @functools.cache
 def _updater() -> Updater:
-    return Updater(from_environment(Settings), cloudformation=boto3.client("cloudformation"))
+    return Updater(
+        from_environment(Settings),
+        cloudformation=boto3.client("cloudformation"),
+        cloudwatch=boto3.client("cloudwatch"),
+    )
 
 
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:

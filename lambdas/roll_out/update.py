@@ -15,10 +15,16 @@ _TOKEN_LENGTH = 128
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The stack to update, and the role that CloudFormation updates it with."""
+    """The stack to update, the role that CloudFormation updates it with, and the endpoint in it."""
 
     endpoint_stack: str
     service_role_arn: str
+    endpoint_name: str
+
+    @property
+    def smoke_alarm(self) -> str:
+        """Name of the alarm by which SageMaker rolls back a model that fails its texts."""
+        return f"{self.endpoint_name}-smoke"
 
 
 class Updater:
@@ -29,9 +35,10 @@ class Updater:
     its `target`.
     """
 
-    def __init__(self, settings: Settings, *, cloudformation: Any) -> None:
+    def __init__(self, settings: Settings, *, cloudformation: Any, cloudwatch: Any) -> None:
         self._settings = settings
         self._cloudformation = cloudformation
+        self._cloudwatch = cloudwatch
 
     def roll_out(self, *, model_url: str, previous_model_url: str, token: str) -> dict[str, Any]:
         """Ask for a model, if what serves is still what it was validated against.
@@ -78,6 +85,9 @@ class Updater:
         return operation(self._cloudformation, stack.name, token).state != "unknown"
 
     def _update(self, stack: StackFacts, *, target: str, leaves: str, token: str) -> dict[str, Any]:
+        if self._alarm_still_rings():
+            reason = f"alarm {self._settings.smoke_alarm} would undo an update at once"
+            return {"status": "busy", "reason": reason}
         kept = [{"ParameterKey": name, "UsePreviousValue": True} for name in stack.other_parameters]
         try:
             self._cloudformation.update_stack(
@@ -96,6 +106,14 @@ class Updater:
                 return {"status": "busy", "reason": message}
             raise
         return _started(token, target=target, leaves=leaves)
+
+    def _alarm_still_rings(self) -> bool:
+        """Whether a bake that failed a moment ago would be held against the next model.
+
+        A stack that was never deployed with the alarm has none.
+        """
+        answer = self._cloudwatch.describe_alarms(AlarmNames=[self._settings.smoke_alarm])
+        return any(alarm["StateValue"] == "ALARM" for alarm in answer["MetricAlarms"])
 
 
 def _started(token: str, *, target: str, leaves: str) -> dict[str, Any]:

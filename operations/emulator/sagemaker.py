@@ -3,8 +3,9 @@
 Requests are checked with botocore's model of the service, an endpoint goes through the real
 states, and what it serves is a process that loaded the deployed ``model.tar.gz``. One production
 variant with one container is emulated; a request for another kind of endpoint is refused. Data
-capture, encryption, network and deployment settings are remembered and have no effect: traffic
-always moves to a new fleet at once, when its container answers its first ping.
+capture, encryption and network settings are remembered and have no effect. Traffic always moves to
+a new fleet at once, when its container answers its first ping; where the deployment names alarms,
+the old fleet then stays for the termination wait and takes the traffic back if one of them rings.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ class SageMaker:
         server_python: the interpreter that has torch and ``sagemaker-pytorch-inference``.
         fetch: gives the object at an ``s3://`` URL as bytes or as the path of a file that stays;
             raises FileNotFoundError if there is none.
-        settle_seconds: how long RollingBack, Deleting and a change of capacity last.
+        settle_seconds: how long RollingBack, Deleting, a change of capacity and a minute of a
+            termination wait last.
         startup_seconds: a container's time until the first good ping, where the variant has no
             ``ContainerStartupHealthCheckTimeoutInSeconds``.
+        ringing: which of these CloudWatch alarms are in ALARM.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class SageMaker:
         fetch: Fetch,
         settle_seconds: float,
         startup_seconds: float = 60.0,
+        ringing: Callable[[list[str]], list[str]] = lambda alarms: [],
     ) -> None:
         self._region = region
         self._account = account
@@ -66,7 +70,9 @@ class SageMaker:
             region=region,
             startup_seconds=startup_seconds,
         )
-        self._endpoints = Endpoints(launcher=launcher, settle_seconds=settle_seconds)
+        self._endpoints = Endpoints(
+            launcher=launcher, settle_seconds=settle_seconds, ringing=ringing
+        )
         self._lock = threading.RLock()
         prefix = f"arn:aws:sagemaker:{region}:{account}:"
         self._endpoint_prefix = f"{prefix}endpoint/"

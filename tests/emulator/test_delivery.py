@@ -107,6 +107,7 @@ class Account:
             endpoint_stack_name="endpoint",
             service_role_arn="arn:aws:iam::000000000000:role/endpoint-service",
             gate=Gate(serving_torch="2.6.0", serving_python="3.12", minimum_macro_f1=0.6),
+            approval_hours=None,
             poll_seconds=1,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )

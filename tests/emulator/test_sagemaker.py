@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,6 +100,69 @@ def test_a_roll_out_switches_real_models_without_a_failed_request(
     assert after["EndpointConfigName"] == "negative"
     assert "PendingDeploymentSummary" not in after
     assert len(hosting.servers()) == 1
+
+
+def guarded(*, minutes: int = 2) -> dict[str, Any]:
+    """A deployment whose old fleet stays for so long, and that two alarms roll back."""
+    return {
+        "BlueGreenUpdatePolicy": {
+            "TrafficRoutingConfiguration": {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0},
+            "TerminationWaitInSeconds": minutes * 60,
+        },
+        "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "texts"}, {"AlarmName": "errors"}]},
+    }
+
+
+def stages(hosting: Hosting) -> list[str]:
+    (variant,) = hosting.describe()["PendingDeploymentSummary"]["ProductionVariants"]
+    return [status["Status"] for status in variant["VariantStatus"]]
+
+
+def until_it_bakes(hosting: Hosting) -> None:
+    assert stages(hosting) == ["Creating"]
+    while stages(hosting) != ["Baking"]:
+        time.sleep(0.02)
+
+
+def test_a_new_fleet_bakes_while_the_old_one_is_warm(serving: Hosting) -> None:
+    serving.release("second")
+    serving.ringing = ["somebody-elses"]
+    serving.update("second", DeploymentConfig=guarded())
+    until_it_bakes(serving)
+    assert serving.invoke().body == b"second"
+    assert serving.describe()["EndpointConfigName"] == "first"
+    assert len(serving.servers()) == 2
+    assert serving.passes() == ["Updating", "InService"]
+    assert serving.describe()["EndpointConfigName"] == "second"
+    assert "FailureReason" not in serving.describe()
+    assert len(serving.servers()) == 1
+
+
+def test_an_alarm_in_the_bake_gives_the_traffic_back(serving: Hosting) -> None:
+    serving.release("second")
+    serving.update("second", DeploymentConfig=guarded(minutes=60))
+    until_it_bakes(serving)
+    serving.ringing = ["texts"]
+    assert serving.passes() == ["Updating", "RollingBack", "InService"]
+    assert serving.invoke().body == b"first"
+    after = serving.describe()
+    assert after["EndpointConfigName"] == "first"
+    assert "texts" in after["FailureReason"]
+    assert "PendingDeploymentSummary" not in after
+    assert len(serving.servers()) == 1
+    serving.ringing = []
+    serving.release("third")
+    serving.update("third", DeploymentConfig=guarded(minutes=0))
+    assert serving.passes() == ["Updating", "InService"]
+    assert serving.invoke().body == b"third"
+
+
+def test_without_alarms_nothing_bakes(serving: Hosting) -> None:
+    serving.release("second")
+    without = {"BlueGreenUpdatePolicy": guarded(minutes=60)["BlueGreenUpdatePolicy"]}
+    serving.update("second", DeploymentConfig=without)
+    assert serving.passes() == ["Updating", "InService"]
+    assert serving.invoke().body == b"second"
 
 
 def test_a_container_that_ends_fails_the_creation_and_says_why_in_its_log(

@@ -165,7 +165,7 @@ def test_the_alarm_may_publish_under_the_topics_key() -> None:
 @pytest.mark.case("L10")
 def test_no_function_is_in_a_vpc_and_each_states_its_limits() -> None:
     functions = resources("AWS::Lambda::Function")
-    assert len(functions) == len(FUNCTIONS)
+    assert len(functions) == len(FUNCTIONS) + 1  # and the drain
     groups = resources("AWS::Logs::LogGroup")
     for function in functions.values():
         assert "VpcConfig" not in function
@@ -179,7 +179,7 @@ def test_no_function_is_in_a_vpc_and_each_states_its_limits() -> None:
 @pytest.mark.case("K04")
 def test_every_log_group_forgets() -> None:
     groups = resources("AWS::Logs::LogGroup")
-    assert len(groups) == len(FUNCTIONS) + 1
+    assert len(groups) == len(FUNCTIONS) + 2  # and the drain's, and the state machine's
     assert all(group["RetentionInDays"] == 90 for group in groups.values())
 
 

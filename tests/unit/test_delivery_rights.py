@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from roll_out.update import Settings as RollOutSettings
+from settle.bake import METRIC
 from tests.unit.delivery_stack import (
     BUCKET,
     ENDPOINT_STACK,
@@ -18,6 +20,7 @@ from tests.unit.delivery_stack import (
     statements,
     text,
 )
+from ultracluster.delivery_functions import METRIC_NAMESPACE
 
 
 def allowed(function: str) -> dict[str, tuple[set[str], Any]]:
@@ -60,6 +63,17 @@ def test_only_settle_asks_the_endpoint_under_its_lower_case_arn() -> None:
         assert not any(action in allowed(other) for other in ("validate", "roll_out", "record"))
 
 
+def test_the_texts_outcome_goes_to_its_own_metric_only_and_its_alarm_is_read() -> None:
+    namespace = {"StringEquals": {"cloudwatch:namespace": METRIC["Namespace"]}}
+    assert allowed("settle")["cloudwatch:PutMetricData"] == ({"*"}, namespace)
+    assert METRIC["Namespace"] == METRIC_NAMESPACE
+    (alarm,) = allowed("roll_out")["cloudwatch:DescribeAlarms"][0]
+    settings = RollOutSettings(
+        endpoint_stack="x", service_role_arn="x", endpoint_name="ultracluster-test"
+    )
+    assert alarm.endswith(f":alarm:{settings.smoke_alarm}")
+
+
 def test_each_function_reads_and_writes_its_own_prefix_only() -> None:
     bucket = f"arn:aws:s3:::{BUCKET}"
     reads = {
@@ -78,7 +92,8 @@ def test_each_function_reads_and_writes_its_own_prefix_only() -> None:
 def test_nothing_but_tracing_is_allowed_everywhere() -> None:
     for function in FUNCTIONS:
         wide = {action for action, (places, _) in allowed(function).items() if "*" in places}
-        assert wide == {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+        metrics = {"cloudwatch:PutMetricData"} if function == "settle" else set()
+        assert wide == {"xray:PutTraceSegments", "xray:PutTelemetryRecords"} | metrics
     for role in resources("AWS::IAM::Role").values():
         assert "ManagedPolicyArns" not in role
 
@@ -95,6 +110,8 @@ def test_a_functions_rights_cover_what_it_calls(function: str) -> None:
         "invoke_endpoint": "sagemaker:InvokeEndpoint",
         "put_object": "s3:PutObject",
         "publish": "sns:Publish",
+        "put_metric_data": "cloudwatch:PutMetricData",
+        "describe_alarms": "cloudwatch:DescribeAlarms",
         **special,
     }
     called = {names[name] for name in _calls(function) if name in names}

@@ -13,6 +13,11 @@ from tests.unit.lambdas.account import Account
 from tests.unit.lambdas.fakes import UNHEALTHY, configuration, labels_of
 from tests.unit.lambdas.models import BUCKET, Published, good_archive, pack, publish
 
+START = (
+    "aws stepfunctions start-execution --state-machine-arn "
+    "arn:aws:states:us-west-2:000000000000:stateMachine:delivery"
+)
+
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
@@ -33,7 +38,7 @@ def wrong_for(account: Account, url: str) -> Callable[[list[str]], bytes]:
     """Answers that are wrong while that model serves."""
 
     def answer(texts: list[str]) -> bytes:
-        serves_it = account.platform.serves == configuration(url)
+        serves_it = account.platform.answers == configuration(url)
         return labels_of(texts, "negative" if serves_it else "positive")
 
     return answer
@@ -187,7 +192,7 @@ def test_a_model_that_failed_by_anothers_fault_serves_when_announced_again(
     assert sorted(run.output["outcome"] for run in runs) == ["nothing-to-do", "rolled-back"]
     assert not account.verdict(model)["final"]
     asked = {"bucket": BUCKET, "key": model.manifest_key}
-    assert f"start the state machine with {json.dumps(asked)}" in account.sns.messages[-1]
+    assert f"announce it again: {START} --input '{json.dumps(asked)}'" in account.sns.messages[-1]
     assert len(account.sns.messages) == 2
     account.platform.endings.clear()
     assert account.run(asked).output["outcome"] == "serving"

@@ -27,6 +27,8 @@ class Delivery(Section):
 
     minimum_macro_f1: float = Field(default=0.6, ge=0, le=1, strict=False)
     """A model below this on its own evaluation set is refused."""
+    approval_hours: int | None = Field(default=None, ge=1, le=168)
+    """Time for a person to approve an accepted model; unset rolls it out without asking."""
     poll_seconds: int = Field(default=30, ge=1, le=300)
     """Pause between two looks at a roll-out that is under way."""
 

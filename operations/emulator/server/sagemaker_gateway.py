@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -68,8 +69,15 @@ class SageMakerGateway:
                     server_python=self._settings.model_server_python,
                     fetch=Downloads(folder / "downloads", place),
                     settle_seconds=self._settings.settle_seconds,
+                    ringing=functools.partial(ringing, place),
                 )
             return self._homes[place]
+
+
+def ringing(place: tuple[str, str], alarms: list[str]) -> list[str]:
+    """Names of those alarms of a region and account that are in ALARM."""
+    answer = client("cloudwatch", place=place).describe_alarms(AlarmNames=alarms)
+    return [one["AlarmName"] for one in answer["MetricAlarms"] if one["StateValue"] == "ALARM"]
 
 
 class Downloads:

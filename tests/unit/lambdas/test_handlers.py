@@ -14,12 +14,16 @@ VARIABLES = {
     "SERVING_PYTHON": "3.12",
     "MINIMUM_MACRO_F1": "0.6",
     "SERVICE_ROLE_ARN": "arn:aws:iam::000000000000:role/r",
+    "SWITCH": "/x/delivery",
     "TOPIC_ARN": "arn:aws:sns:eu-central-1:000000000000:t",
 }
 MAKERS = {
     "validate": ("_judge", {"s3", "cloudformation"}),
-    "roll_out": ("_updater", {"cloudformation"}),
-    "settle": ("_observer", {"s3", "cloudformation", "sagemaker", "sagemaker-runtime"}),
+    "roll_out": ("_updater", {"cloudformation", "cloudwatch"}),
+    "settle": (
+        "_observer",
+        {"s3", "cloudformation", "sagemaker", "sagemaker-runtime", "cloudwatch"},
+    ),
     "record": ("_reporter", {"s3", "sns", "cloudformation"}),
 }
 

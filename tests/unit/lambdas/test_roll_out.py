@@ -5,7 +5,14 @@ from botocore.exceptions import ClientError
 
 from roll_out.update import Settings, Updater
 from shared.stack import StackProblem
-from tests.unit.lambdas.fakes import STACK, FakeCloudFormation, Platform, refused
+from tests.unit.lambdas.fakes import (
+    ENDPOINT,
+    STACK,
+    FakeCloudFormation,
+    FakeCloudWatch,
+    Platform,
+    refused,
+)
 
 ROLE = "arn:aws:iam::000000000000:role/endpoint-service"
 OLD = f"s3://b/models/sentiment/{'0' * 64}/model.tar.gz"
@@ -25,8 +32,12 @@ def cloudformation(platform: Platform) -> FakeCloudFormation:
 
 @pytest.fixture
 def updater(cloudformation: FakeCloudFormation) -> Updater:
-    settings = Settings(endpoint_stack=STACK, service_role_arn=ROLE)
-    return Updater(settings, cloudformation=cloudformation)
+    settings = Settings(endpoint_stack=STACK, service_role_arn=ROLE, endpoint_name=ENDPOINT)
+    return Updater(
+        settings,
+        cloudformation=cloudformation,
+        cloudwatch=FakeCloudWatch(cloudformation.platform),
+    )
 
 
 def out(updater: Updater, token: str = "run_1-out-0") -> dict[str, Any]:
@@ -153,3 +164,20 @@ def test_a_long_execution_name_gives_a_token_that_cloudformation_takes(
     out(updater, token=f"{'x' * 200}-out-7")
     assert cloudformation.calls[-1][1]["ClientRequestToken"].endswith("-out-7")
     assert len(cloudformation.calls[-1][1]["ClientRequestToken"]) == 128
+
+
+@pytest.mark.parametrize(("act", "url"), [(out, OLD), (back, NEW)])
+def test_an_alarm_that_still_rings_is_waited_for(
+    act: Any,
+    url: str,
+    updater: Updater,
+    platform: Platform,
+    cloudformation: FakeCloudFormation,
+) -> None:
+    platform.url, platform.alarm = url, "ALARM"
+    answer = act(updater)
+    assert answer["status"] == "busy"
+    assert f"alarm {ENDPOINT}-smoke" in answer["reason"]
+    assert cloudformation.count("UpdateStack") == 0
+    platform.alarm = "OK"
+    assert act(updater)["status"] == "started"

@@ -25,6 +25,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
+_CROSSED = "Threshold Crossed"
 _METRIC = ("MetricName", "Namespace", "Dimensions", "Period", "Statistic", "ExtendedStatistic")
 
 
@@ -46,8 +47,18 @@ def apply() -> None:
         alarm = {key: value for key, value in alarm.items() if key not in _METRIC}
         return {**alarm, "Metrics": queries}
 
+    describe = cloudwatch._describe_alarms
+
+    def described(*arguments: Any) -> Any:
+        """MiniStack evaluates at new data only, and so an alarm would ring for ever."""
+        for alarm in list(cloudwatch._alarms.values()):
+            if alarm.get("StateReason", "").startswith(_CROSSED):
+                evaluate(alarm)
+        return describe(*arguments)
+
     provisioners._cw_metric_alarm_record = recorded
     cloudwatch._evaluate_alarm = evaluate
+    cloudwatch._describe_alarms = described
 
 
 def evaluate(alarm: dict[str, Any]) -> None:
@@ -79,9 +90,7 @@ def _move(alarm: dict[str, Any], state: str, values: list[float]) -> None:
     old = alarm["StateValue"]
     if old == state:
         return
-    reason = (
-        f"Threshold Crossed: {values} against {alarm['ComparisonOperator']} {alarm['Threshold']}"
-    )
+    reason = f"{_CROSSED}: {values} against {alarm['ComparisonOperator']} {alarm['Threshold']}"
     alarm.update(StateValue=state, StateReason=reason, StateUpdatedTimestamp=int(time.time()))
     cloudwatch._record_history(alarm["AlarmName"], old, state, reason)
     cloudwatch._dispatch_alarm_actions(alarm, old, state, reason)
