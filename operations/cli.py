@@ -34,6 +34,8 @@ def _run(chosen: argparse.Namespace) -> int:
         return rehearse(exit_with_parent=chosen.exit_with_parent)
     if chosen.command == "lint":
         return commands.lint(chosen.environment)
+    if chosen.command == "changes":
+        return commands.changes(chosen.environment)
     if chosen.command == "deploy-policy":
         return commands.deploy_policy(
             chosen.environment, account=chosen.account, output=chosen.output
@@ -63,11 +65,14 @@ def _parser() -> argparse.ArgumentParser:
         help="stop when the process that started this one is gone",
     )
     lint = subparsers.add_parser("lint", help="say all that can be known before a deploy")
+    changes = subparsers.add_parser(
+        "changes", help="say what the deployed environment would refuse of its settings"
+    )
     policy = subparsers.add_parser(
         "deploy-policy", help="write the least rights that a deploy of an environment needs"
     )
     asking = subparsers.add_parser("predict", help="ask the endpoint of an environment")
-    for command in (lint, policy, asking):
+    for command in (lint, changes, policy, asking):
         command.add_argument(
             "-c",
             "--environment",

@@ -10,9 +10,9 @@ from constructs import Construct
 
 from stacks.endpoint import EndpointStack
 from stacks.storage import StorageStack
-from ultracluster.catalog import ServingImage
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
+from ultracluster.images import Serving
 from ultracluster.retention import log_retention, removal_policy
 from ultracluster.settings import Settings
 
@@ -28,7 +28,7 @@ class DeliveryStack(Stack):
         settings: Settings,
         storage: StorageStack,
         endpoint: EndpointStack,
-        serving: ServingImage,
+        serving: Serving,
         code: Path,
         **kwargs: Any,
     ) -> None:

@@ -14,9 +14,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from ultracluster.reasons import accept
-
-METRIC_NAMESPACE = "UltraCluster"
-"""Where the outcome of a bake's texts is put; the endpoint's smoke alarm watches it."""
+from ultracluster.serving_metrics import METRICS_NAMESPACE
 
 _NOT_ASSETS = ["**/__pycache__", "**/*.pyc", "**/.*"]
 
@@ -179,7 +177,7 @@ class DeliveryFunctions(Construct):
             function,
             ["cloudwatch:PutMetricData"],
             "*",
-            condition={"cloudwatch:namespace": METRIC_NAMESPACE},
+            condition={"cloudwatch:namespace": METRICS_NAMESPACE},
         )
         return function
 

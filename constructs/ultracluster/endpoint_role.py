@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
@@ -18,6 +18,7 @@ class EndpointServiceRole(iam.Role):
 
     Args:
         execution_role_path: IAM path of the role that the endpoint's container runs with.
+        named_stacks: whose outputs the Endpoint stack's template names.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class EndpointServiceRole(iam.Role):
         *,
         endpoint_name: str,
         execution_role_path: str,
+        named_stacks: Sequence[str],
     ) -> None:
         super().__init__(
             scope,
@@ -34,7 +36,6 @@ class EndpointServiceRole(iam.Role):
             assumed_by=iam.ServicePrincipal("cloudformation.amazonaws.com"),
             description="Lets CloudFormation change the model that the endpoint serves",
         )
-        stack = Stack.of(self)
         # SageMaker writes names in lower case into its ARNs.
         serving = ("model/*", "endpoint-config/*", f"endpoint/{endpoint_name}")
         self._allow(
@@ -55,7 +56,7 @@ class EndpointServiceRole(iam.Role):
         # Stack references and the bootstrap check are resolved with this role as well.
         self._allow(
             ["cloudformation:DescribeStacks"],
-            self._arns("cloudformation", f"stack/{stack.stack_name}/*"),
+            self._arns("cloudformation", *(f"stack/{name}/*" for name in named_stacks)),
         )
         self._allow(["ssm:GetParameters"], self._arns("ssm", "parameter/cdk-bootstrap/*"))
         accept(
@@ -67,7 +68,7 @@ class EndpointServiceRole(iam.Role):
             "Resource::...:model/*",
             "Resource::...:endpoint-config/*",
             f"Resource::...:role{execution_role_path}*",
-            f"Resource::...:stack/{stack.stack_name}/*",
+            *(f"Resource::...:stack/{name}/*" for name in named_stacks),
             "Resource::...:parameter/cdk-bootstrap/*",
             "Resource::...:scalable-target/*",
             f"Resource::...:alarm:TargetTracking-endpoint/{endpoint_name}/*",

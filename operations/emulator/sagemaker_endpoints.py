@@ -125,6 +125,12 @@ class Endpoints:
         with self._lock:
             return self._settled(name, arn).release
 
+    def capture_of(self, name: str) -> Json | None:
+        """The data capture of the configuration that serves under a name."""
+        with self._lock:
+            endpoint = self._endpoints.get(name.lower())
+            return endpoint.release.config.settings.get("DataCaptureConfig") if endpoint else None
+
     def arns(self) -> set[str]:
         """The ARNs of all endpoints."""
         with self._lock:

@@ -446,14 +446,34 @@ def test_an_alarm_on_metric_math(emulator: Emulator, stacks: Stacks) -> None:
     assert state(emulator, name) == "ALARM"
 
 
-def test_an_expression_that_cannot_be_evaluated_is_refused(stacks: Stacks) -> None:
+def test_an_alarm_on_a_share_of_enough_requests(emulator: Emulator, stacks: Stacks) -> None:
     metrics = [
-        {"Id": "rate", "Expression": "ANOMALY_DETECTION_BAND(failed)"},
+        {"Id": "share", "Expression": "IF(served >= 10, 100 * failed / served, 0)"},
+        query("failed", "FailedOf"),
+        query("served", "ServedOf"),
+    ]
+    settings = {"Threshold": "40", "TreatMissingData": "notBreaching"}
+    stack = made(stacks, {"Alarm": alarm(Metrics=metrics, **settings)})
+    name = stacks.resource(stack, "Alarm")
+    put(emulator, "FailedOf", 8, "math")
+    put(emulator, "ServedOf", 8, "math")
+    assert state(emulator, name) == "OK"
+    put(emulator, "ServedOf", 2, "math")
+    assert state(emulator, name) == "ALARM"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["ANOMALY_DETECTION_BAND(failed)", "IF(failed, 1)", "1 < failed < 2", "IF(failed == 1, 1, 0)"],
+)
+def test_an_expression_that_cannot_be_evaluated_is_refused(stacks: Stacks, expression: str) -> None:
+    metrics = [
+        {"Id": "rate", "Expression": expression},
         query("failed", "Failed"),
     ]
     stack = stacks.create({"Alarm": alarm(Metrics=metrics)})
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
-    assert "the emulator evaluates + - * / of metrics only" in stacks.reasons(stack)
+    assert "the emulator evaluates + - * /, one comparison and IF" in stacks.reasons(stack)
 
 
 def nested(url: str) -> dict[str, Any]:

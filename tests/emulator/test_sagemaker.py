@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -286,6 +287,45 @@ def test_counts_and_weights_are_kept_only_where_asked_for(serving: Hosting) -> N
             EndpointName="endpoint",
             DesiredWeightsAndCapacities=[{"VariantName": "other", "DesiredInstanceCount": 1}],
         )
+
+
+@pytest.mark.case("M15")
+def test_another_instance_type_is_refused_while_scaling_is_registered(serving: Hosting) -> None:
+    serving.release("second")
+    serving.release("larger", instance_type="ml.c8g.4xlarge")
+    serving.scaled.add("endpoint/endpoint/variant/main")
+    with pytest.raises(ApiError, match="must be deregistered as a scalable target"):
+        serving.update("larger")
+    assert serving.describe()["EndpointStatus"] == "InService"
+    serving.update("second")  # another model alone needs no such thing
+    serving.passes()
+    assert serving.invoke().body == b"second"
+    serving.scaled.clear()
+    serving.update("larger")
+    serving.passes()
+    assert serving.invoke().body == b"larger"
+
+
+def test_a_share_of_the_answers_is_captured(hosting: Hosting) -> None:
+    capture = {
+        "InitialSamplingPercentage": 50,
+        "DestinationS3Uri": "s3://kept/here",
+        "CaptureOptions": [{"CaptureMode": "Output"}],
+    }
+    hosting.release("first", capture=capture)
+    hosting.create("first")
+    hosting.passes()
+    before = set(hosting.objects)
+    for body in (b"x", b"fail", b"x", b"x", b"x"):
+        hosting.invoke(body)
+    kept = set(hosting.objects) - before
+    assert len(kept) == 2  # of four good answers
+    for url in kept:
+        assert url.startswith("s3://kept/here/endpoint/main/")
+        line = json.loads(bytes(hosting.objects[url]))
+        assert set(line["captureData"]) == {"endpointOutput"}
+        output = line["captureData"]["endpointOutput"]
+        assert (output["encoding"], base64.b64decode(output["data"])) == ("BASE64", b"first")
 
 
 @pytest.mark.case("M20")

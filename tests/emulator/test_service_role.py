@@ -24,10 +24,10 @@ from tests.emulator.conftest import Stacks, model_archive
 from tests.support.iam import Need, Statement, actions_of, allows, without
 from tests.unit.delivery_stack import text
 from ultracluster.catalog import load_catalog
-from ultracluster.endpoint import execution_role_path
 from ultracluster.endpoint_role import EndpointServiceRole
+from ultracluster.execution_role import execution_role_path
 from ultracluster.images import aws_image
-from ultracluster.settings import load_settings
+from ultracluster.settings import Scaling, load_settings
 
 pytestmark = pytest.mark.emulator
 
@@ -39,29 +39,18 @@ KINDS = {"Model": "model", "EndpointConfig": "endpoint-config", "Endpoint": "end
 
 # Rights that no recorded call needs, and why the role has them.
 READS = "CloudFormation reads what it has made (`read` of the resource type's schema)"
-SCALING = "with endpoint.scaling target and policy follow the endpoint (schema of their types)"
+TRACKS = "a scaling policy makes and deletes alarms of its own (schema of its type)"
 UNRECORDED = {
     "sagemaker:DescribeModel": READS,
     "sagemaker:DescribeEndpointConfig": READS,
     "sagemaker:ListTags": READS,
+    "application-autoscaling:DescribeScalableTargets": READS,
+    "application-autoscaling:DescribeScalingPolicies": READS,
+    "application-autoscaling:TagResource": "a target takes the stack's tags (schema of its type)",
+    "cloudwatch:PutMetricAlarm": TRACKS,
+    "cloudwatch:DeleteAlarms": TRACKS,
     "cloudformation:DescribeStacks": "a reference to the Storage stack is resolved with this role",
     "ssm:GetParameters": "so is the bootstrap version, a parameter of the template",
-    "cloudwatch:DescribeAlarms": "UpdateEndpoint looks at the alarms that may roll it back",
-    **dict.fromkeys(
-        (
-            "application-autoscaling:RegisterScalableTarget",
-            "application-autoscaling:DeregisterScalableTarget",
-            "application-autoscaling:DescribeScalableTargets",
-            "application-autoscaling:TagResource",
-            "application-autoscaling:PutScalingPolicy",
-            "application-autoscaling:DeleteScalingPolicy",
-            "application-autoscaling:DescribeScalingPolicies",
-            "cloudwatch:PutMetricAlarm",
-            "cloudwatch:DeleteAlarms",
-            "iam:CreateServiceLinkedRole",
-        ),
-        SCALING,
-    ),
 }
 
 
@@ -83,6 +72,7 @@ def policy() -> list[Statement]:
         "Role",
         endpoint_name=settings.prefix,
         execution_role_path=execution_role_path(settings.prefix),
+        named_stacks=[STORAGE],
     )
     found = assertions.Template.from_stack(stack).find_resources("AWS::IAM::Policy")
     (resource,) = found.values()
@@ -132,7 +122,7 @@ def recorded(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> di
         for resource in template["Resources"].values():
             if resource["Type"] == "AWS::SageMaker::EndpointConfig":
                 (variant,) = resource["Properties"]["ProductionVariants"]
-                variant["InstanceType"] = "ml.c7g.8xlarge"
+                variant["InitialInstanceCount"] = 2
         parameters = [{"ParameterKey": "ModelUrl", "UsePreviousValue": True}]
         stacks.api.update_stack(
             StackName=stack["StackName"],
@@ -154,8 +144,18 @@ def endpoint_template(folder: Path) -> dict[str, Any]:
     assert image is not None
     models = s3.Bucket.from_bucket_name(cdk.Stack(app, "names"), "Models", BUCKET)
     settings = load_settings("rehearsal", ROOT / "config")
+    scaling = Scaling(max_count=4, requests_per_minute=60)
+    endpoint = settings.endpoint.model_copy(update={"scaling": scaling})
     stack = EndpointStack(
-        app, "endpoint", settings=settings, image=image, models=models, **own_stack(app, "endpoint")
+        app,
+        "endpoint",
+        settings=settings.model_copy(update={"endpoint": endpoint}),
+        catalog=load_catalog(),
+        image=image,
+        models=models,
+        data=models,
+        network=None,
+        **own_stack(app, "endpoint"),
     )
     cdk.Tags.of(stack).add("team", "language")
     template: dict[str, Any] = app.synth().get_stack_by_name("endpoint").template
@@ -167,6 +167,9 @@ def needs_of(call: dict[str, Any]) -> Iterator[Need]:
 
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemaker.html
     """
+    if call["service"] == "application-autoscaling":
+        yield from _needs_of_scaling(call)
+        return
     request, operation = call["request"], call["operation"]
     assert call["service"] == "sagemaker", call
     named = [
@@ -185,6 +188,30 @@ def needs_of(call: dict[str, Any]) -> Iterator[Need]:
             action="iam:PassRole",
             resource=request["ExecutionRoleArn"],
             context={"iam:PassedToService": "sagemaker.amazonaws.com"},
+        )
+    # https://docs.aws.amazon.com/sagemaker/latest/dg/deployment-guardrails-configuration.html
+    guards = request.get("DeploymentConfig", {}).get("AutoRollbackConfiguration", {})
+    for alarm in guards.get("Alarms", []):
+        arn = f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{alarm['AlarmName']}"
+        yield Need(action="cloudwatch:DescribeAlarms", resource=arn)
+
+
+def _needs_of_scaling(call: dict[str, Any]) -> Iterator[Need]:
+    """What Application Auto Scaling asks; the first target of an account makes its role."""
+    request = call["request"]
+    service = "sagemaker.application-autoscaling.amazonaws.com"
+    yield Need(
+        action=f"application-autoscaling:{call['operation']}",
+        resource=f"arn:aws:application-autoscaling:{REGION}:{ACCOUNT}:scalable-target/0a1b2c",
+        context={"application-autoscaling:service-namespace": request["ServiceNamespace"]},
+    )
+    if call["operation"] == "RegisterScalableTarget":
+        assert "RoleARN" not in request
+        role = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+        yield Need(
+            action="iam:CreateServiceLinkedRole",
+            resource=f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/{service}/{role}",
+            context={"iam:AWSServiceName": service},
         )
 
 
@@ -211,6 +238,38 @@ def test_each_operation_was_recorded(recorded: dict[str, list[Any]]) -> None:
         "CreateEndpointConfig", "DeleteEndpointConfig", "UpdateEndpoint",
     }  # fmt: skip
     assert made["no model"] >= {*old, "DeleteEndpoint"}
+    assert made["first model"] >= {"RegisterScalableTarget", "PutScalingPolicy"}
+    assert made["no model"] >= {"DeregisterScalableTarget", "DeleteScalingPolicy"}
+
+
+@pytest.mark.case("M13")
+def test_the_old_model_goes_after_the_new_one_has_come_and_never_when_it_has_not(
+    recorded: dict[str, list[Any]],
+) -> None:
+    def order(operation: str) -> list[tuple[str, str]]:
+        return [
+            (call["operation"], call["request"][f"{kind}Name"].lower())
+            for call in recorded[operation]
+            for kind in KINDS
+            if call["operation"] in (f"Create{kind}", f"Delete{kind}", f"Update{kind}")
+        ]
+
+    made = dict(order("first model"))
+    names = [name for name, _ in order("another model")]
+    assert names == [
+        "CreateModel",
+        "CreateEndpointConfig",
+        "UpdateEndpoint",
+        *names[3:],
+    ]
+    assert sorted(names[3:]) == ["DeleteEndpointConfig", "DeleteModel"]
+    gone = dict(order("another model")[3:])
+    assert gone["DeleteModel"] == made["CreateModel"]
+    assert gone["DeleteEndpointConfig"] == made["CreateEndpointConfig"]
+    # What fails takes only itself away.
+    for kind in ("Model", "EndpointConfig"):
+        (new,) = [name for call, name in order("roll-back") if call == f"Create{kind}"]
+        assert {name for call, name in order("roll-back") if call == f"Delete{kind}"} == {new}
 
 
 @pytest.mark.case("S10")
@@ -241,7 +300,7 @@ def test_without_any_one_of_its_rights_something_fails(
 
 def test_what_is_listed_for_a_reason_is_what_the_types_ask_for() -> None:
     table = tomllib.loads(RIGHTS.read_text(encoding="utf-8"))
-    known = set(table["always"]["actions"]) | {"iam:CreateServiceLinkedRole"}
+    known = set(table["always"]["actions"])
     for kind, row in table["types"].items():
         if kind.startswith(("AWS::SageMaker::", "AWS::ApplicationAutoScaling::")):
             known |= set(row["actions"])

@@ -28,7 +28,6 @@ def asking(monkeypatch: pytest.MonkeyPatch) -> Account:
     return Account(monkeypatch, approval_hours=HOURS)
 
 
-@pytest.mark.case("M11")
 def test_a_model_that_fails_in_the_bake_is_rolled_back_by_sagemaker(account: Account) -> None:
     good, bad = publish(account.s3), newer(account, "bad")
     account.run(good.event)

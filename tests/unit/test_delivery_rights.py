@@ -20,7 +20,7 @@ from tests.unit.delivery_stack import (
     statements,
     text,
 )
-from ultracluster.delivery_functions import METRIC_NAMESPACE
+from ultracluster.serving_metrics import METRICS_NAMESPACE, SMOKE_FAILURES
 
 
 def allowed(function: str) -> dict[str, tuple[set[str], Any]]:
@@ -66,7 +66,7 @@ def test_only_settle_asks_the_endpoint_under_its_lower_case_arn() -> None:
 def test_the_texts_outcome_goes_to_its_own_metric_only_and_its_alarm_is_read() -> None:
     namespace = {"StringEquals": {"cloudwatch:namespace": METRIC["Namespace"]}}
     assert allowed("settle")["cloudwatch:PutMetricData"] == ({"*"}, namespace)
-    assert METRIC["Namespace"] == METRIC_NAMESPACE
+    assert METRIC == {"Namespace": METRICS_NAMESPACE, "MetricName": SMOKE_FAILURES}
     (alarm,) = allowed("roll_out")["cloudwatch:DescribeAlarms"][0]
     settings = RollOutSettings(
         endpoint_stack="x", service_role_arn="x", endpoint_name="ultracluster-test"

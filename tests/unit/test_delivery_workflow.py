@@ -55,6 +55,7 @@ def test_a_first_model_and_a_second_one_serve(account: Account) -> None:
     assert len(account.sns.messages) == 2
 
 
+@pytest.mark.case("M08")
 def test_a_refused_model_changes_nothing_and_is_told_once(account: Account) -> None:
     model = publish(account.s3, pack({"config.json": b""}))
     assert account.run(model.event).output["outcome"] == "refused"
@@ -142,6 +143,7 @@ def test_a_manifest_that_vanished_before_it_was_read_is_told(account: Account) -
     assert len(account.sns.messages) == 1
 
 
+@pytest.mark.case("M11")
 def test_two_models_at_once_are_rolled_out_one_after_the_other(account: Account) -> None:
     first, second = publish(account.s3), newer(account, "second")
     runs = account.together(first.event, second.event)
@@ -164,6 +166,7 @@ def test_an_older_model_that_waited_behind_a_broken_one_serves(account: Account)
     assert account.platform.url == first.url
 
 
+@pytest.mark.case("M23")
 def test_what_cloudformation_rolls_back_is_recorded_and_not_tried_again(account: Account) -> None:
     good, broken = publish(account.s3), newer(account, "broken")
     account.run(good.event)

@@ -70,6 +70,7 @@ def test_only_the_url_changes(updater: Updater, cloudformation: FakeCloudFormati
     )
 
 
+@pytest.mark.case("M11")
 @pytest.mark.parametrize("act", [out, back])
 def test_a_busy_stack_is_left_alone(
     act: Any, updater: Updater, platform: Platform, cloudformation: FakeCloudFormation

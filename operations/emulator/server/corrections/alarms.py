@@ -26,6 +26,12 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Div: operator.truediv,
 }
 _CROSSED = "Threshold Crossed"
+_CONDITIONS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.GtE: operator.ge,
+    ast.Gt: operator.gt,
+    ast.LtE: operator.le,
+    ast.Lt: operator.lt,
+}
 _METRIC = ("MetricName", "Namespace", "Dimensions", "Period", "Statistic", "ExtendedStatistic")
 
 
@@ -130,11 +136,22 @@ def _resolve(
 def _compute(
     node: ast.expr, known: Mapping[str, float | None], expressions: Mapping[str, str]
 ) -> float | None:
-    """The value of an arithmetic expression; None where a part has no data or divides by zero."""
+    """The value of an expression; None where a part that counts has no data or divides by zero."""
     if isinstance(node, ast.Constant):
         return float(str(node.value))
     if isinstance(node, ast.Name):
         return _resolve(node.id, known, expressions)
+    if isinstance(node, ast.Call):
+        condition = _compute(node.args[0], known, expressions)
+        if condition is None:
+            return None
+        return _compute(node.args[1 if condition else 2], known, expressions)
+    if isinstance(node, ast.Compare):
+        left = _compute(node.left, known, expressions)
+        right = _compute(node.comparators[0], known, expressions)
+        if left is None or right is None:
+            return None
+        return float(_CONDITIONS[type(node.ops[0])](left, right))
     assert isinstance(node, ast.BinOp)  # noqa: S101
     left = _compute(node.left, known, expressions)
     right = _compute(node.right, known, expressions)
@@ -144,20 +161,33 @@ def _compute(
 
 
 def _check(expression: str) -> None:
-    """Refuse an expression that holds anything but arithmetic.
+    """Refuse an expression that holds anything but arithmetic, comparisons and IF.
 
     Raises:
         ValueError: The emulator cannot evaluate it.
     """
-    allowed = (ast.Expression, ast.BinOp, ast.Constant, ast.Name, ast.Load, *_OPERATORS)
+    allowed = (ast.Expression, ast.BinOp, ast.Compare, ast.Call, ast.Constant, ast.Name, ast.Load)
     try:
         tree = ast.parse(expression, mode="eval")
     except SyntaxError as error:
         raise ValueError(f"cannot read the metric expression {expression!r}") from error
-    if not all(isinstance(node, allowed) for node in ast.walk(tree)):
+    nodes = list(ast.walk(tree))
+    if not all(
+        isinstance(node, (*allowed, *_OPERATORS, *_CONDITIONS)) and _is_simple(node)
+        for node in nodes
+    ):
         raise ValueError(
-            f"the emulator evaluates + - * / of metrics only, got the expression {expression!r}"
+            "the emulator evaluates + - * /, one comparison and IF(condition, a, b) of metrics "
+            f"only, got the expression {expression!r}"
         )
+
+
+def _is_simple(node: ast.AST) -> bool:
+    """Whether a call is IF of three, and a comparison one of two."""
+    if isinstance(node, ast.Call):
+        named = isinstance(node.func, ast.Name) and node.func.id == "IF"
+        return named and len(node.args) == 3 and not node.keywords
+    return not isinstance(node, ast.Compare) or len(node.ops) == 1
 
 
 def _statistic(metric: Mapping[str, Any], statistic: str, start: float, end: float) -> float | None:
