@@ -86,6 +86,9 @@ class Account:
 
     def _deploy(self, folder: Path) -> None:
         settings = load_settings("rehearsal", ROOT / "config")
+        # Two seconds here, so that a look falls into each bake.
+        endpoint = settings.endpoint.model_copy(update={"bake_minutes": 10})
+        settings = settings.model_copy(update={"endpoint": endpoint})
         app = cdk.App(outdir=str(folder), analytics_reporting=False)
 
         def of_account() -> dict[str, Any]:

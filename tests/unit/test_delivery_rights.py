@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from roll_out.update import Settings as RollOutSettings
 from settle.bake import METRIC
+from tests.environments import Synthesized
 from tests.unit.delivery_stack import (
     BUCKET,
     ENDPOINT_STACK,
@@ -20,7 +22,6 @@ from tests.unit.delivery_stack import (
     statements,
     text,
 )
-from ultracluster.serving_metrics import METRICS_NAMESPACE, SMOKE_FAILURES
 
 
 def allowed(function: str) -> dict[str, tuple[set[str], Any]]:
@@ -63,15 +64,32 @@ def test_only_settle_asks_the_endpoint_under_its_lower_case_arn() -> None:
         assert not any(action in allowed(other) for other in ("validate", "roll_out", "record"))
 
 
-def test_the_texts_outcome_goes_to_its_own_metric_only_and_its_alarm_is_read() -> None:
+def test_the_texts_outcome_goes_to_its_own_metric_only() -> None:
     namespace = {"StringEquals": {"cloudwatch:namespace": METRIC["Namespace"]}}
     assert allowed("settle")["cloudwatch:PutMetricData"] == ({"*"}, namespace)
-    assert METRIC == {"Namespace": METRICS_NAMESPACE, "MetricName": SMOKE_FAILURES}
-    (alarm,) = allowed("roll_out")["cloudwatch:DescribeAlarms"][0]
-    settings = RollOutSettings(
-        endpoint_stack="x", service_role_arn="x", endpoint_name="ultracluster-test"
-    )
-    assert alarm.endswith(f":alarm:{settings.smoke_alarm}")
+
+
+def test_sagemaker_rolls_back_by_the_alarm_on_that_metric(
+    synthesized: Callable[[str], Synthesized],
+) -> None:
+    """Metric and alarm are named in the functions and in the Endpoint stack: once each."""
+    ((_, _, resource),) = synthesized("dev").resources("AWS::SageMaker::Endpoint")
+    endpoint = resource["Properties"]
+    ((alarm, logical_id),) = [
+        (resource["Properties"], name)
+        for stack, name, resource in synthesized("dev").resources("AWS::CloudWatch::Alarm")
+        if resource["Properties"].get("MetricName") == METRIC["MetricName"]
+    ]
+    name = endpoint["EndpointName"]
+    assert alarm["Namespace"] == METRIC["Namespace"]
+    assert alarm["Dimensions"] == [{"Name": "EndpointName", "Value": name}]
+    assert (alarm["Statistic"], alarm["Threshold"], alarm["Period"]) == ("Sum", 1, 60)
+    settings = RollOutSettings(endpoint_stack="x", service_role_arn="x", endpoint_name=name)
+    assert alarm["AlarmName"] == settings.smoke_alarm
+    guards = endpoint["DeploymentConfig"]["AutoRollbackConfiguration"]["Alarms"]
+    assert {"AlarmName": {"Ref": logical_id}} in guards
+    (seen,) = allowed("roll_out")["cloudwatch:DescribeAlarms"][0]
+    assert seen.endswith(":alarm:ultracluster-test-smoke")
 
 
 def test_each_function_reads_and_writes_its_own_prefix_only() -> None:
