@@ -7,7 +7,7 @@ TWEETS := .cache/tweets.txt
 export TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
-.PHONY: help setup environments preflight rehearse test snapshots lock clean \
+.PHONY: help setup environments preflight rehearse test snapshots faults lock clean \
 	test-render test-soak test-xla test-transformers test-torchserve benchmark-training \
 	benchmark-serving
 
@@ -23,6 +23,7 @@ help:
 	@echo "make benchmark-training  how fast training is, as ratios; BENCHMARK=--gpu on a GPU"
 	@echo "make benchmark-serving   p50 and p99 of a served model, as ratios"
 	@echo "make snapshots  renew tests/snapshots from the templates"
+	@echo "make faults     renew the table of docs/faults.md by playing each fault"
 	@echo "make lock       renew the locks in requirements/"
 	@echo "make clean      remove what set-up and runs have made"
 
@@ -49,6 +50,9 @@ test-render: setup .venv-render/.ready
 snapshots: setup
 	@.venv/bin/python -m pytest -q tests/unit/test_snapshots.py --renew-snapshots
 
+faults: setup
+	@.venv/bin/python -m pytest -q tests/emulator/test_faults.py --renew-snapshots
+
 test-soak: setup
 	@ULTRACLUSTER_KILLS=200 .venv-training/bin/python -m pytest -q tests/training/test_checkpoint.py
 
@@ -58,6 +62,9 @@ test-xla: .venv-xla/.ready
 test-transformers: .venv-training/.ready .venv-transformers-4/.ready
 	@PYTHONPATH=.venv-transformers-4 OMP_NUM_THREADS=1 \
 		exec .venv-training/bin/python -m pytest -q tests/transformers
+
+benchmark-serving: .venv-training/.ready $(TWEETS)
+	@exec .venv-training/bin/python -m benchmarks.serving
 
 test-torchserve: .venv-training/.ready .venv-torchserve/.ready
 	@OMP_NUM_THREADS=1 exec .venv-training/bin/python -m pytest -q -rs tests/training/test_served.py

@@ -63,13 +63,20 @@ class Stage:
         self._told: set[str] = set()
         self.former = NOBODY
 
+    def begin(self) -> None:
+        """Look back no further than this, whatever a case before left."""
+        self._ended = {item["executionArn"] for item in self.account.executions()}
+        self._told = set(self._models)
+        self.middleman.forget()
+        for queue in (self.inbox, self.account.queue):
+            self.messages(queue)
+
     def publish(self, **faults: Any) -> Model:
-        """A newer model than all before; `says` is what it answers, `package` its bytes."""
+        """A newer model than all before, with the faults that `archive` knows."""
         number = next(self._numbers)
         word = f"model-{number}"
-        package = faults.get("package") or archive(faults.get("says", word))
         created = f"2026-11-01T00:{number:02}:00Z"
-        digest = self.account.publish(package, created, label=word)
+        digest = self.account.publish(archive(word, **faults), created, label=word)
         self._models[word] = Model(word=word, digest=digest)
         return self._models[word]
 
@@ -85,8 +92,24 @@ class Stage:
     def untold(self, messages: list[str]) -> list[str]:
         """The models of this case that no message is about."""
         new = [one for word, one in self._models.items() if word not in self._told]
-        self._told |= set(self._models)
         return [one.word for one in new if not any(one.digest[:12] in text for text in messages)]
+
+    @property
+    def published(self) -> int:
+        """How many models this case has published."""
+        return len(self._models) - len(self._told)
+
+    def set_model(self, url: str) -> None:
+        """Set the stack's parameter, as a person does."""
+        self.stacks.update_stack(
+            StackName="endpoint",
+            UsePreviousTemplate=True,
+            Parameters=[{"ParameterKey": "ModelUrl", "ParameterValue": url}],
+            Capabilities=["CAPABILITY_IAM"],
+        )
+        for _ in self.patiently("the parameter was not set"):
+            if not self.busy:
+                return
 
     def start(self, given: dict[str, Any]) -> str:
         """Start an execution as a person or EventBridge does."""
@@ -152,15 +175,14 @@ class Stage:
             }
             if len(found) >= count and "RUNNING" not in found.values() and not self.busy:
                 assert len(found) == count
-                self._ended |= set(found)
                 return sorted(found.values())
         raise AssertionError
 
-    def messages(self, queue: str) -> list[Any]:
-        """All that a queue holds by now."""
-        found = []
+    def messages(self, queue: str, *, wait: int = 0) -> list[Any]:
+        """All that a queue holds by now; `wait` is for the first, in seconds."""
+        found: list[Any] = []
         while batch := self.account.sqs.receive_message(
-            QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=1
+            QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=0 if found else wait
         ).get("Messages"):
             for message in batch:
                 self.account.sqs.delete_message(
@@ -171,9 +193,7 @@ class Stage:
 
     def deploy(self, **changes: Any) -> None:
         """`cdk deploy` of the endpoint's stack with other settings; does not wait."""
-        template = json.loads(
-            self.account.stacks.get_template(StackName="endpoint")["TemplateBody"]
-        )
+        template = self.stacks.get_template(StackName="endpoint")["TemplateBody"]
         for resource in template["Resources"].values():
             if resource["Type"] == "AWS::SageMaker::EndpointConfig":
                 resource["Properties"]["ProductionVariants"][0] |= changes
@@ -218,6 +238,7 @@ def plain(text: str) -> str:
         (r"model-\d+", "(label)"),
         (r"\d{4}-\d\d-\d\d[ T][\d:+Z]+", "(time)"),
         (r"arn:aws:\S+", "(ARN)"),
+        (r"\w+[0-9A-F]{8} \(AWS", "(resource) (AWS"),
     ):
         text = re.sub(pattern, word, text)
     return text.replace("|", "/")

@@ -62,6 +62,11 @@ class Middleman:
         with self._lock:
             self._troubles += [(operation, trouble)] * times
 
+    def forget(self) -> None:
+        """Let every call through."""
+        with self._lock:
+            self._troubles.clear()
+
     @property
     def pending(self) -> list[str]:
         """The operations whose trouble has not come."""

@@ -181,7 +181,6 @@ BROKEN = {
 
 
 @pytest.mark.case("M08")
-@pytest.mark.case("M19")
 @pytest.mark.parametrize("title", BROKEN)
 def test_a_model_that_cannot_be_loaded_ends_its_server(
     start: Start, packed: Path, tmp_path: Path, title: str
