@@ -8,19 +8,21 @@ export TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
 .PHONY: help setup environments preflight rehearse test snapshots faults lock clean \
-	test-render test-soak test-xla test-transformers test-torchserve benchmark-training \
-	benchmark-serving
+	test-oracle test-render test-soak test-xla test-transformers test-torchserve \
+	benchmark-training benchmark-delivery benchmark-serving
 
 help:
 	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
 	@echo "make test       the whole gate: lint, types, tests, one run of the road"
 	@echo "make test-render  render ParallelCluster's own templates and check them (own environment, 200 MB)"
+	@echo "make test-oracle  serving images against SageMaker's SDK, requests under an old boto3 (460 MB)"
 	@echo "make setup      environments and tools only"
 	@echo "make test-soak  200 kills of a process that writes checkpoints (the gate has 30)"
 	@echo "make test-xla   the training code on torch_xla, on a processor (1 GB to download; Linux on x86-64)"
 	@echo "make test-transformers   fine-tuning with transformers 4.48, which the Neuron releases go with"
 	@echo "make test-torchserve  the served code under TorchServe, as in AWS's image (Java 17; 45 MB)"
 	@echo "make benchmark-training  how fast training is, as ratios; BENCHMARK=--gpu on a GPU"
+	@echo "make benchmark-delivery  how fast packaging, validation and the Lambda functions are"
 	@echo "make benchmark-serving   p50 and p99 of a served model, as ratios"
 	@echo "make snapshots  renew tests/snapshots from the templates"
 	@echo "make faults     renew the table of docs/faults.md by playing each fault"
@@ -47,8 +49,12 @@ test: setup
 test-render: setup .venv-render/.ready
 	@.venv/bin/python -m pytest -q tests/unit/cluster/test_render.py
 
+test-oracle: setup .venv-oracle/.ready
+	@.venv/bin/python -m pytest -q tests/oracle
+
 snapshots: setup
-	@.venv/bin/python -m pytest -q tests/unit/test_snapshots.py --renew-snapshots
+	@.venv/bin/python -m pytest -q --renew-snapshots tests/unit/test_snapshots.py \
+		tests/unit/test_settings_reference.py tests/unit/test_package_reference.py
 
 faults: setup
 	@.venv/bin/python -m pytest -q tests/emulator/test_faults.py --renew-snapshots
@@ -71,6 +77,10 @@ test-torchserve: .venv-training/.ready .venv-torchserve/.ready
 
 benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@PYTHONPATH=.venv-benchmark exec .venv-training/bin/python -m benchmarks.training $(BENCHMARK)
+
+benchmark-delivery: .venv/.ready .venv-training/.ready
+	@.venv-training/bin/python -m benchmarks.packing
+	@.venv/bin/python -m benchmarks.delivery
 
 .venv/.ready: requirements/app.txt requirements/app-no-deps.txt requirements/node.txt pyproject.toml
 	@echo "set-up: .venv (CDK, lint, tests)"
@@ -102,6 +112,13 @@ benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@echo "set-up: .venv-render (ParallelCluster whole, with CDK 1)"
 	@"$(PYTHON)" -m venv --clear .venv-render
 	@.venv-render/bin/python $(PIP) install -r requirements/render.txt
+	@pwd >$@
+
+.venv-oracle/.ready: requirements/oracle.txt requirements/oldest-boto3.txt
+	@echo "set-up: .venv-oracle (SageMaker's SDK, and an old boto3)"
+	@"$(PYTHON)" -m venv --clear .venv-oracle
+	@.venv-oracle/bin/python $(PIP) install -r requirements/oracle.txt
+	@.venv-oracle/bin/python $(PIP) install --no-deps --target .venv-oracle/oldest -r requirements/oldest-boto3.txt
 	@pwd >$@
 
 .venv-xla/.ready: requirements/xla.txt requirements/xla-no-deps.txt requirements/cuda_stand_ins.py

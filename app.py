@@ -22,6 +22,7 @@ try:
     from ultracluster.environment import load_environment
     from ultracluster.images import serving_image
     from ultracluster.rules import Level, Problem
+    from ultracluster.serving_host import serving_host
     from ultracluster.settings import DEFAULT_ENVIRONMENT, Settings, SettingsError
 except ModuleNotFoundError as error:
     sys.exit(f"app.py: python package {error.name!r} is not installed; run `make setup` first")
@@ -96,7 +97,7 @@ def build_app(
         stack_id("delivery"),
         storage=storage,
         endpoint=endpoint,
-        serving=serving,
+        host=serving_host(settings, catalog),
         code=ROOT / "lambdas",
         **common,
     )

@@ -12,8 +12,8 @@ from stacks.endpoint import EndpointStack
 from stacks.storage import StorageStack
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
-from ultracluster.images import Serving
 from ultracluster.retention import log_retention, removal_policy
+from ultracluster.serving_host import ServingHost
 from ultracluster.settings import Settings
 
 
@@ -28,7 +28,7 @@ class DeliveryStack(Stack):
         settings: Settings,
         storage: StorageStack,
         endpoint: EndpointStack,
-        serving: Serving,
+        host: ServingHost,
         code: Path,
         **kwargs: Any,
     ) -> None:
@@ -43,11 +43,7 @@ class DeliveryStack(Stack):
             endpoint_name=settings.prefix,
             endpoint_stack_name=endpoint.stack_name,
             service_role_arn=storage.endpoint_role.role_arn,
-            gate=Gate(
-                serving_torch=serving.torch,
-                serving_python=serving.python,
-                minimum_macro_f1=settings.delivery.minimum_macro_f1,
-            ),
+            gate=Gate(host=host, minimum_macro_f1=settings.delivery.minimum_macro_f1),
             approval_hours=settings.delivery.approval_hours,
             poll_seconds=settings.delivery.poll_seconds,
             removal_policy=removal_policy(settings),

@@ -38,18 +38,21 @@ def write_json(path: Path, content: object) -> None:
     write_bytes(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def read_json(path: Path, *, schema: Path) -> dict[str, object]:
-    """Read a JSON object and check it against a JSON Schema file.
+def read_json(path: Path, *, schema: Path | None = None) -> dict[str, object]:
+    """Read a JSON object and check it against a JSON Schema file, where one is given.
 
     Raises:
         InputError: the file is missing, is not JSON, or breaks the schema; names every problem.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
-    check_schema(content, schema=schema, name=str(path))
-    return dict(content)
+    if schema is not None:
+        check_schema(content, schema=schema, name=str(path))
+    if not isinstance(content, dict):
+        raise InputError(f"cannot read {path}: it is no JSON object")
+    return content
 
 
 def check_schema(content: object, *, schema: Path, name: str) -> None:

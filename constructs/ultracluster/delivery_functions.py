@@ -14,6 +14,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from ultracluster.reasons import accept
+from ultracluster.serving_host import ServingHost
 from ultracluster.serving_metrics import METRICS_NAMESPACE
 
 _NOT_ASSETS = ["**/__pycache__", "**/*.pyc", "**/.*"]
@@ -24,13 +25,11 @@ class Gate:
     """What a model must meet.
 
     Args:
-        serving_torch: PyTorch version of the serving image.
-        serving_python: Python version of the serving image.
+        host: what would serve it.
         minimum_macro_f1: on the model's own evaluation set, 0 to 1.
     """
 
-    serving_torch: str
-    serving_python: str
+    host: ServingHost
     minimum_macro_f1: float
 
 
@@ -106,18 +105,18 @@ class DeliveryFunctions(Construct):
     def _validate(
         self, bucket: s3.IBucket, model_name: str, gate: Gate, stack_arn: str
     ) -> lambda_.Function:
-        # A vCPU of its own: it unpacks archives of up to 5 GB while they stream by.
+        # It unpacks archives of up to 5 GB while they stream by, in little memory; docs/package.md
+        # says how long that takes.
         function = self._function(
             "Validate",
             "validate.handler.handler",
-            memory_mib=1769,
+            memory_mib=512,
             timeout=Duration.minutes(15),
             environment={
                 **self._endpoint,
                 "MODEL_NAME": model_name,
-                "SERVING_TORCH": gate.serving_torch,
-                "SERVING_PYTHON": gate.serving_python,
                 "MINIMUM_MACRO_F1": str(gate.minimum_macro_f1),
+                **gate.host.environment(),
             },
         )
         bucket.grant_read(function, self._models)

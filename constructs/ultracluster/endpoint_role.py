@@ -69,6 +69,7 @@ class EndpointServiceRole(iam.Role):
             "Resource::...:model/*",
             "Resource::...:endpoint-config/*",
             f"Resource::...:role{execution_role_path}*",
+            f"Resource::...:role/aws-service-role/{_SCALING_SERVICE}/*",
             *(f"Resource::...:stack/{name}/*" for name in named_stacks),
             "Resource::...:parameter/cdk-bootstrap/*",
             "Resource::...:scalable-target/*",

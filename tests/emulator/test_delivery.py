@@ -24,11 +24,15 @@ import pytest
 from aws_cdk import aws_s3 as s3
 
 from operations.emulator import Emulator
+from operations.model_history import history
+from operations.roll_back import choose, start, wait
 from stacks.endpoint import EndpointStack
+from tests.support.weights import weights
 from ultracluster.catalog import load_catalog
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
 from ultracluster.images import aws_image
+from ultracluster.serving_host import serving_host
 from ultracluster.settings import load_settings
 
 pytestmark = pytest.mark.emulator
@@ -53,7 +57,7 @@ def archive(answer: str, *, torn: bool = False, more: str = "") -> bytes:
     files = {
         "code/inference.py": program.encode(),
         "config.json": b"{}",
-        "model.safetensors": answer.encode(),
+        "model.safetensors": weights(answer.encode()),
     }
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w") as tar:
@@ -97,7 +101,8 @@ class Account:
                 "synthesizer": cdk.DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
             }
 
-        image = aws_image(load_catalog().graviton_image(), REGION)
+        catalog = load_catalog()
+        image = aws_image(catalog.graviton_image(), REGION)
         assert image is not None
         models = s3.Bucket.from_bucket_name(cdk.Stack(app, "names"), "Models", BUCKET)
         EndpointStack(
@@ -122,7 +127,7 @@ class Account:
                 endpoint_name=settings.prefix,
                 endpoint_stack_name="endpoint",
                 service_role_arn="arn:aws:iam::000000000000:role/endpoint-service",
-                gate=Gate(serving_torch="2.6.0", serving_python="3.12", minimum_macro_f1=0.6),
+                gate=Gate(host=serving_host(settings, catalog), minimum_macro_f1=0.6),
                 approval_hours=approval_hours,
                 poll_seconds=1,
                 removal_policy=cdk.RemovalPolicy.DESTROY,
@@ -310,12 +315,22 @@ def test_models_come_serve_and_go_back(account: Account) -> None:
     assert account.outcome(8) == "refused"
     assert account.verdict(refused)["reason"] == "archive-not-gzip"
 
-    asked = {
-        "bucket": BUCKET,
-        "key": f"models/sentiment/{first}/manifest.json",
-        "intent": "roll-back",
+    known = history(
+        s3=account.s3,
+        cloudformation=account.stacks,
+        bucket=BUCKET,
+        model_name="sentiment",
+        endpoint_stack="endpoint",
+    )
+    assert {model.place.digest: model.state for model in known.models} == {
+        first: "served",
+        second: "serving",
+        older: "nothing-to-do",
+        torn: "rolled-back",
+        refused: "refused",
     }
-    account.states.start_execution(stateMachineArn=account.machine, input=json.dumps(asked))
+    execution = start(account.states, account.machine, choose(known, first[:8]))
+    assert wait(account.states, execution, poll_seconds=0.3, show=print)
     assert account.outcome(9) == "serving"
     assert account.answers() == ["positive", "positive"]
 

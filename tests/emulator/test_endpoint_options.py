@@ -212,8 +212,8 @@ def a_tenth_is_captured(deployed: Deployed) -> None:
 
 def another_type_takes_two_deploys(deployed: Deployed) -> None:
     larger = deployed.text.replace("[endpoint]\n", '[endpoint]\ninstance_type = "ml.c8g.4xlarge"\n')
-    status, (told,) = deployed.changes(larger, "told")
-    assert (status, "takes two deploys" in told) == (1, True)
+    code, (told,) = deployed.changes(larger, "told")
+    assert (code, "takes two deploys" in told) == (1, True)
     status, why = deployed.deploy(larger, "at-once")
     assert status == "UPDATE_ROLLBACK_COMPLETE"
     assert "must be deregistered as a scalable target" in why

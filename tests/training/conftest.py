@@ -16,6 +16,8 @@ import torch
 from tokenizers import ByteLevelBPETokenizer
 from transformers import RobertaConfig, RobertaModel, RobertaTokenizerFast
 
+from training.bert_pretraining import cli as pretraining
+from training.bert_pretraining.docstrings import write_docstrings
 from training.packaging.package import INFERENCE, Request, package
 from training.roberta_sentiment.cli import main
 
@@ -131,3 +133,38 @@ def packed(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def package_copy(packed: Path, tmp_path: Path) -> Path:
     """A package of one's own, to spoil."""
     return shutil.copytree(packed, tmp_path / "copy")
+
+
+@pytest.fixture(scope="session")
+def prose(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Real text: the documentation inside four packages, a file a module."""
+    folder = tmp_path_factory.mktemp("prose")
+    write_docstrings(["attr", "click", "joblib", "rich"], folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shards(prose: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three shards of short samples, built of that text."""
+    folder = tmp_path_factory.mktemp("built") / "shards"
+    assert pretraining.main(build_arguments(prose, folder)) == 0
+    return folder
+
+
+def build_arguments(text: object, output: object, *more: str) -> list[str]:
+    return [
+        *("build", "--text", str(text), "--output", str(output), "--vocabulary-size", "800"),
+        *("--sequence", "64", "--predictions", "10", "--copies", "2", "--shards", "3"),
+        *("--processes", "1", *more),
+    ]
+
+
+def pretrain_arguments(data: object, output: object, *more: str) -> list[str]:
+    sizes = {"layers": 1, "hidden": 32, "heads": 2, "intermediate": 64, "positions": 64}
+    settings = [f"model.{name}={value}" for name, value in sizes.items()]
+    return [
+        *("pretrain", "--data", str(data), "--output", str(output), "--precision", "fp32"),
+        *("--max-steps", "8", "--batch-size", "16"),
+        *(part for one in settings for part in ("--set", one)),
+        *more,
+    ]

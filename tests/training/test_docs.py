@@ -17,7 +17,7 @@ pytestmark = pytest.mark.training
 
 ROOT = Path(__file__).parents[2]
 # In the order of a reader: the pages after fine-tune.md use what it has trained.
-PAGES = ("fine-tune", "results", "publish", "resume")
+PAGES = ("fine-tune", "results", "scale", "publish", "resume")
 BLOCK = re.compile(r"^(<!-- runs -->\n)?```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

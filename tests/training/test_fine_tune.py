@@ -30,13 +30,13 @@ from transformers import (
 from tests.training import ranks
 from training.command import InputError
 from training.core.loop import schedule
+from training.core.results import SCHEMA
 from training.files import check_schema
 from training.packaging import inference
 from training.roberta_sentiment import ask, scoring
 from training.roberta_sentiment import model as classifier
 from training.roberta_sentiment.cli import main
 from training.roberta_sentiment.dataset import read_dataset
-from training.roberta_sentiment.results import SCHEMA
 from training.roberta_sentiment.tables import LABELS
 from training.roberta_sentiment.task import Encoded, SentimentTask, class_weights
 from training.roberta_sentiment.text import plain

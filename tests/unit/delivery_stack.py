@@ -17,11 +17,21 @@ from aws_cdk import aws_s3 as s3
 
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
+from ultracluster.serving_host import ServingHost
 
 LAMBDAS = Path(__file__).parents[2] / "lambdas"
 FUNCTIONS = ("validate", "roll_out", "settle", "record")
 BUCKET = "models-of-the-test"
 ENDPOINT_STACK = "ultracluster-test-endpoint"
+HOST = ServingHost(
+    instance="ml.c7g.4xlarge",
+    torch="2.6.0",
+    python="3.12",
+    memory_gib=32,
+    disk_gib=30,
+    workers=4,
+    bf16=True,
+)
 ROLE = "arn:aws:iam::000000000000:role/endpoint-service"
 
 
@@ -42,7 +52,7 @@ def template(poll_seconds: int = 30, approval_hours: int | None = None) -> asser
         endpoint_name="ultracluster-test",
         endpoint_stack_name=ENDPOINT_STACK,
         service_role_arn=ROLE,
-        gate=Gate(serving_torch="2.6.0", serving_python="3.12", minimum_macro_f1=0.6),
+        gate=Gate(host=HOST, minimum_macro_f1=0.6),
         approval_hours=approval_hours,
         poll_seconds=poll_seconds,
         removal_policy=cdk.RemovalPolicy.DESTROY,

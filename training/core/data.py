@@ -210,7 +210,13 @@ def prefetch(
         thread.join()
 
 
-def stage(path: Path, folder: Path, *, copies: bool) -> Path:
+def stage(
+    path: Path,
+    folder: Path,
+    *,
+    copies: bool,
+    copy: Callable[[Path, Path], object] = shutil.copyfile,
+) -> Path:
     """Where the copy of a file on the node's own disk is; whole once `copies` has returned.
 
     One worker of a node copies; the others wait for it before they read. A file that has not
@@ -220,6 +226,7 @@ def stage(path: Path, folder: Path, *, copies: bool) -> Path:
         path: on a shared file system.
         folder: on the node's own disk.
         copies: whether this worker is the one that copies.
+        copy: makes the copy, as it is or in another form.
 
     Raises:
         InputError: the file is missing, or the folder cannot take it.
@@ -232,7 +239,7 @@ def stage(path: Path, folder: Path, *, copies: bool) -> Path:
             local.parent.mkdir(parents=True, exist_ok=True)
             beside = local.with_name(f".{path.name}.{os.getpid()}")
             try:
-                shutil.copyfile(path, beside)
+                copy(path, beside)
                 beside.replace(local)
             finally:
                 beside.unlink(missing_ok=True)

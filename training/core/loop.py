@@ -18,7 +18,7 @@ import torch
 from training.command import InputError
 from training.core.backend import Backend
 from training.core.checkpoint import Checkpoints
-from training.core.data import EMPTY, Batch, Micro, Order, prefetch, share
+from training.core.data import EMPTY, Batch, Micro, prefetch, share
 from training.core.metrics import Metrics, Record
 from training.core.settings import Speed, Train
 from training.core.stop import Stop
@@ -41,12 +41,25 @@ class Task(Protocol):
         """Arithmetic of one example's forward and backward pass."""
 
 
+class Batches(Protocol):
+    """Which examples every step trains on: a function of the step, whoever asks."""
+
+    def epoch(self, step: int) -> int:
+        """The epoch that a step belongs to; both from 0."""
+
+    def rows(self, step: int) -> Sequence[int]:
+        """The examples of a step, as many as the global batch has; some may be EMPTY."""
+
+    def width(self, rows: Sequence[int]) -> int:
+        """How wide a batch of these rows is padded."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """What the loop is given."""
 
     task: Task
-    order: Order
+    order: Batches
     batch: Batch
     train: Train
     steps: int
@@ -74,15 +87,20 @@ class Position:
 def make_optimizer(
     model: Any, *, train: Train, speed: Speed, backend: Backend
 ) -> torch.optim.Optimizer:
-    """AdamW; biases and normalisation weights (one dimension) do not decay."""
-    matrices = [tensor for tensor in model.parameters() if tensor.ndim > 1]
-    vectors = [tensor for tensor in model.parameters() if tensor.ndim <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": train.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
+    """AdamW on the groups of `parameter_groups`."""
+    groups = parameter_groups(model, weight_decay=train.weight_decay)
     fused = speed.optimizer == "fused-adamw" and backend.fused_optimizer
     return torch.optim.AdamW(groups, lr=train.learning_rate, fused=fused)
+
+
+def parameter_groups(model: Any, *, weight_decay: float) -> list[dict[str, Any]]:
+    """Matrices, which decay, and biases and normalisation weights (one dimension), which do not."""
+    matrices = [tensor for tensor in model.parameters() if tensor.ndim > 1]
+    vectors = [tensor for tensor in model.parameters() if tensor.ndim <= 1]
+    return [
+        {"params": matrices, "weight_decay": weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
 
 
 def schedule(step: int, *, steps: int, warm_up: float) -> float:
@@ -177,7 +195,7 @@ class _Loop:
 
     def _prepare(
         self, step: int
-    ) -> tuple[list[int], int, list[tuple[Micro, dict[str, torch.Tensor]]]]:
+    ) -> tuple[Sequence[int], int, list[tuple[Micro, dict[str, torch.Tensor]]]]:
         """The tensors of this worker's part of a step; runs in the prefetching thread."""
         given = self._given
         rows = given.order.rows(step)
@@ -217,7 +235,7 @@ class _Loop:
         given.optimizer.zero_grad(set_to_none=True)
         figures = torch.stack([totals[0] / totals[1], norm.detach().float(), totals[2]])
         backend.sync()
-        samples = sum(row != EMPTY for row in rows)
+        samples = len(rows) - rows.count(EMPTY)
         self._step += 1
         self._samples += samples
         record = Record(

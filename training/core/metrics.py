@@ -48,7 +48,8 @@ class Metrics:
         if folder is not None:
             path = folder / "steps.csv"
             _cut(path, after=after)
-            self._csv = path.open("a", encoding="utf-8", newline="")
+            # Line by line: whoever watches the run sees each step at once.
+            self._csv = path.open("a", buffering=1, encoding="utf-8", newline="")
             self._board = _board(folder / "tensorboard", after=after)
 
     def add(self, record: Record) -> None:

@@ -20,6 +20,7 @@ from training.core.loop import Position
 from training.core.metrics import Record, flops_per_second, speed
 from training.core.settings import Train
 
+SCHEMA = Path(__file__).parents[1] / "results.schema.json"
 PLATFORM = Path("/etc/ultracluster/platform.json")
 # Settings of the layers below that change speed or numbers. None of them holds a secret.
 ENVIRONMENT = ("NEURON_", "XLA_", "PJRT_", "OMP_", "MKL_", "NCCL_", "FI_", "CUDA_", "SLURM_JOB_ID")

@@ -3,14 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from training.roberta_sentiment.dataset import Dataset, Example
 from training.roberta_sentiment.scoring import Scores
 from training.roberta_sentiment.settings import Settings
 from training.roberta_sentiment.tables import LABELS
 
-SCHEMA = Path(__file__).parents[1] / "results.schema.json"
 PACKAGES = ("transformers", "tokenizers", "safetensors", "numpy", "vaderSentiment")
 
 

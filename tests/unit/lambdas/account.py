@@ -34,7 +34,7 @@ from tests.unit.lambdas.fakes import (
     Platform,
     labels_of,
 )
-from tests.unit.lambdas.models import BUCKET, NAME, Published
+from tests.unit.lambdas.models import BUCKET, HOST, NAME, Published
 from validate.judgement import Judge
 from validate.judgement import Settings as ValidateSettings
 
@@ -87,13 +87,13 @@ class Account:
                 "_judge",
                 Judge(
                     ValidateSettings(
+                        aws_region="us-west-2",
                         model_bucket=BUCKET,
                         model_name=NAME,
                         endpoint_stack=STACK,
-                        serving_torch="2.6.0",
-                        serving_python="3.12",
                         minimum_macro_f1=0.6,
                     ),
+                    HOST,
                     s3=self.s3,
                     cloudformation=self.cloudformation,
                 ),

@@ -72,6 +72,7 @@ class FakeS3(_Service):
     def __init__(self) -> None:
         super().__init__()
         self.objects: dict[tuple[str, str], Stored] = {}
+        self.location: str | None = "us-west-2"
 
     def store(self, bucket: str, key: str, body: bytes) -> Stored:
         """Put an object as the publisher does: in one put, with its SHA-256."""
@@ -87,6 +88,10 @@ class FakeS3(_Service):
         if request.get("IfMatch", found.etag) != found.etag:
             raise refused("GetObject", "PreconditionFailed", "At least one precondition failed")
         return {"Body": _body(found.body), "ETag": found.etag, "ContentLength": len(found.body)}
+
+    def get_bucket_location(self, **request: Any) -> dict[str, Any]:
+        self._called("GetBucketLocation", request)
+        return {"LocationConstraint": self.location}
 
     def head_object(self, **request: Any) -> dict[str, Any]:
         self._called("HeadObject", request)

@@ -1,0 +1,3 @@
+"""A training module that fails each time."""
+
+raise SystemExit(1)

@@ -1,0 +1,1 @@
+"""Training on a Slurm cluster: submitted, watched, and started again until it is done."""
