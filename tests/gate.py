@@ -39,6 +39,7 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
                     TRAINING,
                     "training",
                     "benchmarks/packing.py",
+                    "benchmarks/serving.py",
                     "benchmarks/slurm.py",
                     "benchmarks/training.py",
                     "tests/training",

@@ -44,15 +44,15 @@ ASSETS = f"cdk-hnb659fds-assets-000000000000-{REGION}"
 PATIENCE_SECONDS = 120
 
 
-def archive(answer: str, *, torn: bool = False) -> bytes:
-    """A package whose model gives every text one label, or cannot be loaded."""
+def archive(answer: str, *, torn: bool = False, more: str = "") -> bytes:
+    """A package whose model gives every text one label, or cannot be loaded; `more` is code."""
     load = 'raise RuntimeError("the weights are torn")' if torn else f"return {answer!r}"
     program = (
         "import json\n"
         f"def model_fn(folder):\n    {load}\n"
         "def input_fn(body, kind):\n    return json.loads(body)['inputs']\n"
         "def predict_fn(texts, model):\n    return [{'label': model, 'score': 1} for _ in texts]\n"
-        "def output_fn(answers, accept):\n    return json.dumps(answers)\n"
+        f"def output_fn(answers, accept):\n    return json.dumps(answers)\n{more}"
     )
     files = {
         "code/inference.py": program.encode(),
