@@ -220,6 +220,25 @@ MACHINE: dict[str, Any] = {
 }
 
 
+def test_a_function_does_not_bring_its_deleted_log_group_back(
+    emulator: Emulator, stacks: Stacks
+) -> None:
+    logs, calls = emulator.client("logs"), emulator.client("lambda")
+    group = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": "of-a-function"}}
+    chosen = function(LoggingConfig={"LogGroup": {"Ref": "Group"}})
+    stack = made(stacks, {"Role": ROLE, "Group": group, "Function": chosen})
+    name = stacks.resource(stack, "Function")
+
+    def streams() -> int:
+        return len(logs.describe_log_streams(logGroupName="of-a-function")["logStreams"])
+
+    calls.invoke(FunctionName=name, Payload=b"{}")
+    assert streams() == 1
+    logs.delete_log_group(logGroupName="of-a-function")
+    calls.invoke(FunctionName=name, Payload=b"{}")
+    assert logs.describe_log_groups(logGroupNamePrefix="of-a-function")["logGroups"] == []
+
+
 def road() -> dict[str, Any]:
     """A bucket whose manifests start a state machine that calls a function and tells a topic."""
     return {

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from ministack.core import lambda_runtime
-from ministack.services import lambda_svc
+from ministack.services import cloudwatch_logs, lambda_svc
 
 from operations.emulator.server.calls import client
 from operations.emulator.server.corrections.handlers import Properties, after_change
@@ -20,6 +20,25 @@ def apply() -> None:
     after_change(_FUNCTION, _finish)
     run_on_worker_thread(_FUNCTION)
     _name_errors()
+    _leave_deleted_logs_deleted()
+
+
+def _leave_deleted_logs_deleted() -> None:
+    """A log group of the function's own choice is not made again by what it writes at its end.
+
+    Its role would need logs:CreateLogGroup.
+    https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-loggroups.html
+    """
+    emit = lambda_svc._emit_lambda_logs
+
+    def emitted(function: dict[str, Any], *arguments: Any, **rest: Any) -> None:
+        config = function.get("config") or function
+        group = (config.get("LoggingConfig") or {}).get("LogGroup")
+        implicit = f"/aws/lambda/{config.get('FunctionName')}"
+        if group in (None, implicit) or group in cloudwatch_logs._log_groups:
+            emit(function, *arguments, **rest)
+
+    lambda_svc._emit_lambda_logs = emitted
 
 
 def _finish(
