@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import os
 import sys
@@ -28,6 +29,7 @@ def _run(chosen: argparse.Namespace) -> int:
     from operations import commands
     from operations.models import models, roll_back
     from operations.package_check import package_check
+    from operations.predict import predict
     from operations.rehearsal.rehearse import rehearse
 
     if chosen.command == "rehearse":
@@ -39,6 +41,14 @@ def _run(chosen: argparse.Namespace) -> int:
     if chosen.command == "deploy-policy":
         return commands.deploy_policy(
             chosen.environment, account=chosen.account, output=chosen.output
+        )
+    if chosen.command == "predict":
+        return predict(
+            chosen.environment,
+            chosen.texts,
+            as_json=chosen.json,
+            stdin=sys.stdin.buffer,
+            show_error=functools.partial(print, file=sys.stderr),
         )
     if chosen.command == "package":
         return package_check(chosen.file, chosen.environment)
@@ -72,7 +82,8 @@ def _parser() -> argparse.ArgumentParser:
         "deploy-policy", help="write the least rights that a deploy of an environment needs"
     )
     listing = subparsers.add_parser("models", help="list what was published, refused and served")
-    for command in (lint, changes, policy, listing):
+    asking = subparsers.add_parser("predict", help="ask the endpoint of an environment")
+    for command in (lint, changes, policy, listing, asking):
         _add_environment(command, default="dev")
     actions = listing.add_subparsers(dest="action")
     back = actions.add_parser("roll-back", help="put an earlier model back")
@@ -91,6 +102,13 @@ def _parser() -> argparse.ArgumentParser:
     policy.add_argument("--account", help="twelve digits; default is aws.account of the settings")
     policy.add_argument(
         "--output", type=Path, default=Path("deploy-policy"), help="folder of the policies"
+    )
+    asking.add_argument("--json", action="store_true", help="one JSON object a text")
+    asking.add_argument(
+        "texts",
+        nargs="*",
+        metavar="TEXT",
+        help="what to classify; without one, a text or a JSON object a line on standard input",
     )
     subparsers.add_parser("settings", help="show every option of the settings")
     return parser

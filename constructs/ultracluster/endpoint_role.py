@@ -11,6 +11,7 @@ from constructs import Construct
 from ultracluster.reasons import accept
 
 _SCALING_SERVICE = "sagemaker.application-autoscaling.amazonaws.com"
+_SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
 
 
 class EndpointServiceRole(iam.Role):
@@ -106,7 +107,9 @@ class EndpointServiceRole(iam.Role):
         )
         self._allow(
             ["iam:CreateServiceLinkedRole"],
-            self._arns("iam", f"role/aws-service-role/{_SCALING_SERVICE}/*", region=""),
+            self._arns(
+                "iam", f"role/aws-service-role/{_SCALING_SERVICE}/{_SCALING_ROLE}", region=""
+            ),
             {"iam:AWSServiceName": _SCALING_SERVICE},
         )
         own = f"TargetTracking-endpoint/{endpoint_name}/*"

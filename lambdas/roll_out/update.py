@@ -8,7 +8,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from shared.stack import PARAMETER, StackFacts, describe, operation
+from shared.stack import PARAMETER, StackFacts, describe, operation, tokens
 
 _TOKEN_LENGTH = 128
 
@@ -40,18 +40,25 @@ class Updater:
         self._cloudformation = cloudformation
         self._cloudwatch = cloudwatch
 
-    def roll_out(self, *, model_url: str, previous_model_url: str, token: str) -> dict[str, Any]:
+    def roll_out(
+        self, *, model_url: str, previous_model_url: str, token: str, announcement: str
+    ) -> dict[str, Any]:
         """Ask for a model, if what serves is still what it was validated against.
 
         Args:
             model_url: URL of the model to serve.
             previous_model_url: what served when the model was validated.
             token: names this attempt; the same again does not update twice.
+            announcement: names the event that the run answers, empty where a person started it; of
+                the runs of one event only one updates.
         """
-        token = _client_request_token(token)
+        token = _client_request_token(f"{announcement}-{token}" if announcement else token)
         stack = describe(self._cloudformation, self._settings.endpoint_stack)
         if self._began(stack, model_url, token):
             return _started(token, target=model_url, leaves=previous_model_url)
+        if announcement and self._tried_by_another(stack, announcement, token):
+            # Its verdict may not be written yet, where the model was rolled back a moment ago.
+            return {"status": "unchanged", "reason": "another run has tried this announcement"}
         if stack.busy:
             return {"status": "busy", "reason": f"the stack is in {stack.status}"}
         if stack.model_url == model_url:
@@ -83,6 +90,15 @@ class Updater:
         if stack.model_url != target:
             return False
         return operation(self._cloudformation, stack.name, token).state != "unknown"
+
+    def _tried_by_another(self, stack: StackFacts, announcement: str, token: str) -> bool:
+        """Whether another run of the same event got as far as an update."""
+        event = _client_request_token(f"{announcement}-")
+        run, _, _ = token.rpartition("-")
+        return any(
+            found.startswith(event) and not found.startswith(run)
+            for found in tokens(self._cloudformation, stack.name)
+        )
 
     def _update(self, stack: StackFacts, *, target: str, leaves: str, token: str) -> dict[str, Any]:
         if self._alarm_still_rings():

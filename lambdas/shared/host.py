@@ -11,7 +11,6 @@ from shared.problem import Problem
 MACHINE = "aarch64"
 """Every endpoint of this product runs on Graviton."""
 
-MIB = 1024**2
 GIB = 1024**3
 DISK_GIB = 30
 """The volume that SageMaker unpacks a model on, by default."""
@@ -26,8 +25,8 @@ class Host:
     """What a model is held against.
 
     `instance` is SageMaker's name of the type; `torch` and `python` are the image's versions;
-    `workers` is the number of processes, each with a copy of the weights; `package_mib` is the
-    largest archive that the endpoint's time limits are made for.
+    `package_mib` is the largest archive that the endpoint's time limits reckon with; `workers` is
+    the number of processes, each with a copy of the weights.
     """
 
     instance: str
@@ -35,9 +34,9 @@ class Host:
     python: str
     memory_gib: float
     disk_gib: float
+    package_mib: int
     workers: int
     bf16: bool
-    package_mib: int
 
     @property
     def platform(self) -> str:
@@ -64,12 +63,12 @@ def unfit(manifest: Manifest, host: Host, minimum_macro_f1: float) -> Iterator[P
                 reason=f"{name}-too-old",
                 message=f"the model needs {name} {needed} or newer, the serving image has {has}",
             )
-    if manifest.archive_bytes > host.package_mib * MIB:
+    if manifest.archive_bytes > host.package_mib * 1024**2:
         yield Problem(
-            reason="package-too-large",
+            reason="instance-package",
             message=(
-                f"the archive has {manifest.archive_bytes} bytes; the endpoint's time limits are "
-                f"made for {host.package_mib} MiB: raise endpoint.largest_package_mib, then deploy"
+                f"the archive has {manifest.archive_bytes / 1024**2:.0f} MiB, the endpoint's time "
+                f"limits reckon with {host.package_mib}; raise endpoint.largest_package_mib"
             ),
         )
     if manifest.macro_f1 < minimum_macro_f1:

@@ -12,7 +12,6 @@ REASONS = {
     "created-in-future": "it says that it was made more than a day from now",
     "torch-too-old": "it needs a newer torch than the serving image has",
     "python-too-old": "it needs a newer Python than the serving image has",
-    "package-too-large": "it is larger than `endpoint.largest_package_mib`",
     "below-gate": "its macro-F1 is below `delivery.minimum_macro_f1`",
     "worse-than-served": "its macro-F1 is below that of the model that serves, on the same set",
     "archive-missing": "there is no archive under its key",
@@ -42,6 +41,7 @@ REASONS = {
         "a library below `code/vendor/<platform>` is for another processor or Python"
     ),
     "instance-architecture": "a library is for another processor or Python than the instance's",
+    "instance-package": "it is larger than `endpoint.largest_package_mib`",
     "instance-disk": "it unpacks to more than the instance's volume holds",
     "instance-memory": "the weights do not fit into the instance's memory, once for each worker",
     "instance-no-bf16": "weights are bf16, and the instance's processor has no bf16",

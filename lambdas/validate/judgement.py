@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -128,6 +128,9 @@ class Judge:
             return result.answer("nothing-to-do", "refused-before", earlier["problems"])
         if earlier and earlier["outcome"] != "failed" and announcement.repeats(earlier):
             return result.answer("nothing-to-do", "judged-before")
+        if earlier and earlier["outcome"] == "failed":
+            # A person has sent it again: no duplicate of the event whose delivery broke.
+            result.announcement = announcement = replace(announcement, sequencer="")
         stack = describe(self._cloudformation, settings.endpoint_stack)
         result.previous_model_url = stack.model_url
         if stack.model_url == place.model_url and not stack.busy:

@@ -44,15 +44,15 @@ ASSETS = f"cdk-hnb659fds-assets-000000000000-{REGION}"
 PATIENCE_SECONDS = 120
 
 
-def archive(answer: str, *, torn: bool = False) -> bytes:
-    """A package whose model gives every text one label, or cannot be loaded."""
+def archive(answer: str, *, torn: bool = False, more: str = "") -> bytes:
+    """A package whose model gives every text one label, or cannot be loaded; `more` is code."""
     load = 'raise RuntimeError("the weights are torn")' if torn else f"return {answer!r}"
     program = (
         "import json\n"
         f"def model_fn(folder):\n    {load}\n"
         "def input_fn(body, kind):\n    return json.loads(body)['inputs']\n"
         "def predict_fn(texts, model):\n    return [{'label': model, 'score': 1} for _ in texts]\n"
-        "def output_fn(answers, accept):\n    return json.dumps(answers)\n"
+        f"def output_fn(answers, accept):\n    return json.dumps(answers)\n{more}"
     )
     files = {
         "code/inference.py": program.encode(),
@@ -405,11 +405,13 @@ def commands(message: str) -> list[dict[str, str]]:
 
 @pytest.mark.case("M17")
 def test_destroy_in_the_middle_of_a_roll_back_waits_and_leaves_nothing(account: Account) -> None:
-    """The model loads, and does not say what it said when it was packed."""
+    """The model loads, and does not say what it said when it was packed; another one waits for a
+    person who never answers."""
     wrong = account.publish(archive("negative"), "2026-11-08T00:00:00Z", label="positive")
     approve(account, account.inbox())
     while account.answers() != ["negative", "negative"]:
         time.sleep(0.1)
+    account.publish(archive("unanswered"), "2026-11-09T00:00:00Z", label="unanswered")
     # In the bake all traffic is on the new fleet, and CloudFormation has not finished.
     assert account.stack("endpoint")["StackStatus"] == "UPDATE_IN_PROGRESS"
     account.remove("delivery")

@@ -29,9 +29,9 @@ HOST = ServingHost(
     python="3.12",
     memory_gib=32,
     disk_gib=30,
+    package_mib=4096,
     workers=4,
     bf16=True,
-    package_mib=4096,
 )
 ROLE = "arn:aws:iam::000000000000:role/endpoint-service"
 

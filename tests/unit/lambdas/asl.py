@@ -5,6 +5,7 @@ JSONata itself is evaluated by the `jsonata` package, a port of the reference en
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -143,13 +144,17 @@ class Execution:
             "Execution": {"Id": arn, "Name": self.name, "Input": self.event},
             "Task": {"Token": f"token-of-{self.name}"},
         }
-        expression = jsonata.Jsonata.jsonata(template[2:-2].strip())
-        value = expression.evaluate(
+        value = _expression(template[2:-2].strip()).evaluate(
             None, {**self.variables, "states": {**states, "context": context}}
         )
         # AWS refuses an expression that yields nothing; null is not used.
         assert value is not None, f"{template} yields nothing"
         return value
+
+
+@functools.cache
+def _expression(text: str) -> Any:
+    return jsonata.Jsonata.jsonata(text)
 
 
 def _service(state: dict[str, Any]) -> str:

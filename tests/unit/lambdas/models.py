@@ -24,9 +24,9 @@ HOST = Host(
     python="3.12",
     memory_gib=32,
     disk_gib=30,
+    package_mib=4096,
     workers=4,
     bf16=True,
-    package_mib=4096,
 )
 GOOD_FILES = {
     "code/inference.py": b"".join(b"def %s(*given): ...\n" % name.encode() for name in HANDLERS[0]),

@@ -40,8 +40,12 @@ def updater(cloudformation: FakeCloudFormation) -> Updater:
     )
 
 
-def out(updater: Updater, token: str = "run_1-out-0") -> dict[str, Any]:
-    return updater.roll_out(model_url=NEW, previous_model_url=OLD, token=token)
+def out(
+    updater: Updater, token: str = "run_1-out-0", announcement: str = "11111111-0001"
+) -> dict[str, Any]:
+    return updater.roll_out(
+        model_url=NEW, previous_model_url=OLD, token=token, announcement=announcement
+    )
 
 
 def back(updater: Updater, token: str = "run_1-back-0") -> dict[str, Any]:
@@ -61,7 +65,7 @@ def test_only_the_url_changes(updater: Updater, cloudformation: FakeCloudFormati
             ],
             "Capabilities": ["CAPABILITY_IAM"],
             "RoleARN": ROLE,
-            "ClientRequestToken": "d-run-1-out-0",
+            "ClientRequestToken": "d-11111111-0001-run-1-out-0",
         },
     )
 
@@ -151,6 +155,27 @@ def test_a_run_that_was_overtaken_rolls_nothing_back(
         platform.url, platform.status = NEWER, status
         assert back(updater)["status"] == "overtaken"
     assert cloudformation.count("UpdateStack") == 0
+
+
+@pytest.mark.case("L07")
+def test_of_the_runs_of_one_event_only_one_updates(
+    updater: Updater, platform: Platform, cloudformation: FakeCloudFormation
+) -> None:
+    """Also in the moment between a roll-back and its verdict."""
+    out(updater, "run_1-out-3")
+    platform.url, platform.status = OLD, "UPDATE_ROLLBACK_COMPLETE"
+    answer = out(updater, "run_2-out-0")
+    assert (answer["status"], answer["reason"]) == (
+        "unchanged",
+        "another run has tried this announcement",
+    )
+    assert cloudformation.count("UpdateStack") == 1
+    # Another put of the manifest, or a person who starts it, is another wish.
+    for number, (token, announcement) in enumerate(
+        [("run_1-out-4", "11111111-0001"), ("run_3-out-0", "11111111-0002"), ("run_4-out-0", "")]
+    ):
+        platform.url, platform.status = OLD, "UPDATE_ROLLBACK_COMPLETE"
+        assert out(updater, token, announcement)["status"] == "started", number
 
 
 def test_a_stuck_stack_needs_a_person(updater: Updater, platform: Platform) -> None:

@@ -1,7 +1,6 @@
 import dataclasses
 import gzip
 import json
-import random
 from datetime import UTC, datetime
 from typing import Any
 
@@ -102,17 +101,6 @@ def test_no_byte_is_read_for_the_digest_of_an_archive_that_was_checked(world: Wo
 
 
 @pytest.mark.case("M06")
-@pytest.mark.case("M09")
-def test_a_package_beyond_the_endpoint_s_time_limits_is_refused() -> None:
-    world = World(package_mib=1)
-    noise = random.Random(9).randbytes(1024**2)
-    answer = world(publish(world.s3, pack({**GOOD_FILES, "vocab.txt": noise})).event)
-    assert (answer["decision"], answer["reason"]) == ("refuse", "package-too-large")
-    assert "1 MiB: raise endpoint.largest_package_mib" in answer["problems"][0]
-    assert not answer["final"]
-    assert world(publish(world.s3).event)["decision"] == "roll-out"
-
-
 @pytest.mark.parametrize(
     ("archive", "reason"),
     [
@@ -195,6 +183,7 @@ def test_bytes_that_no_instance_can_serve_are_refused_for_good(
         ),
         (good_archive(), {"memory_gib": 1, "workers": 4}, "instance-memory"),
         (good_archive(), {"disk_gib": 1e-6}, "instance-disk"),
+        (good_archive(), {"package_mib": 0}, "instance-package"),
         (
             pack({**GOOD_FILES, "code/vendor/cp311-aarch64/x.py": b""}),
             {"python": "3.12"},
