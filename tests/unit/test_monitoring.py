@@ -155,6 +155,10 @@ def test_every_function_logs_into_a_group_of_ours_that_ends(name: str, synthesiz
     functions = list(environment.resources("AWS::Lambda::Function"))
     assert len(functions) > 5
     for stack, logical_id, function in functions:
+        if logical_id.startswith("CustomS3AutoDeleteObjects"):
+            # CDK's own: it runs while its stack goes, and its last line would bring a group back.
+            assert "LoggingConfig" not in function["Properties"]
+            continue
         group = function["Properties"]["LoggingConfig"]["LogGroup"]["Ref"]
         resource = environment.templates[stack]["Resources"][group]
         assert resource["Type"] == "AWS::Logs::LogGroup", (stack, logical_id)
