@@ -8,7 +8,7 @@ export TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
 .PHONY: help setup environments preflight rehearse test snapshots lock clean \
-	test-render test-soak test-xla test-transformers benchmark-training
+	test-render test-soak test-xla test-transformers benchmark-training benchmark-pretraining
 
 help:
 	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-xla   the training code on torch_xla, on a processor (1 GB to download; Linux on x86-64)"
 	@echo "make test-transformers   fine-tuning with transformers 4.48, which the Neuron releases go with"
 	@echo "make benchmark-training  how fast training is, as ratios; BENCHMARK=--gpu on a GPU"
+	@echo "make benchmark-pretraining  shards, loader and step of the pre-training, as ratios"
 	@echo "make snapshots  renew tests/snapshots from the templates"
 	@echo "make lock       renew the locks in requirements/"
 	@echo "make clean      remove what set-up and runs have made"
@@ -58,6 +59,9 @@ test-transformers: .venv-training/.ready .venv-transformers-4/.ready
 
 benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@PYTHONPATH=.venv-benchmark exec .venv-training/bin/python -m benchmarks.training $(BENCHMARK)
+
+benchmark-pretraining: .venv-training/.ready
+	@exec .venv-training/bin/python -m benchmarks.pretraining $(BENCHMARK)
 
 .venv/.ready: requirements/app.txt requirements/app-no-deps.txt requirements/node.txt pyproject.toml
 	@echo "set-up: .venv (CDK, lint, tests)"

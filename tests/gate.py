@@ -39,6 +39,7 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
                     TRAINING,
                     "training",
                     "benchmarks/training.py",
+                    "benchmarks/pretraining.py",
                     "tests/training",
                 ),
                 *("tests/transformers", "tests/xla"),
