@@ -9,7 +9,7 @@ export TORCH_INDEX_URL
 .DEFAULT_GOAL := help
 .PHONY: help setup environments preflight slurm rehearse test snapshots faults lock clean \
 	test-oracle test-render test-soak test-xla test-transformers test-torchserve test-slurm \
-	benchmark-training benchmark-delivery benchmark-serving benchmark-slurm
+	benchmark-training benchmark-pretraining benchmark-delivery benchmark-serving benchmark-slurm
 
 help:
 	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-slurm  training on a real Slurm of four nodes in network namespaces (Debian, Ubuntu; root)"
 	@echo "make test-torchserve  the served code under TorchServe, as in AWS's image (Java 17; 45 MB)"
 	@echo "make benchmark-training  how fast training is, as ratios; BENCHMARK=--gpu on a GPU"
+	@echo "make benchmark-pretraining  shards, loader and step of the pre-training, as ratios"
 	@echo "make benchmark-delivery  how fast packaging, validation and the Lambda functions are"
 	@echo "make benchmark-serving   p50 and p99 of a served model, as ratios"
 	@echo "make benchmark-slurm  what 1,875 nodes ask of Slurm; 7 GB of memory (NODES=64 for fewer)"
@@ -89,6 +90,9 @@ test-torchserve: .venv-training/.ready .venv-torchserve/.ready
 
 benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@PYTHONPATH=.venv-benchmark exec .venv-training/bin/python -m benchmarks.training $(BENCHMARK)
+
+benchmark-pretraining: .venv-training/.ready
+	@exec .venv-training/bin/python -m benchmarks.pretraining $(BENCHMARK)
 
 benchmark-delivery: .venv/.ready .venv-training/.ready
 	@.venv-training/bin/python -m benchmarks.packing

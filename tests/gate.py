@@ -42,6 +42,7 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
                     "benchmarks/serving.py",
                     "benchmarks/slurm.py",
                     "benchmarks/training.py",
+                    "benchmarks/pretraining.py",
                     "tests/training",
                 ),
                 *("tests/slurm", "tests/transformers", "tests/xla"),

@@ -137,9 +137,9 @@ def package_copy(packed: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def prose(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Real text: the documentation inside four packages, a file a module."""
+    """Real text: the documentation inside three packages, a file a module."""
     folder = tmp_path_factory.mktemp("prose")
-    write_docstrings(["attr", "click", "joblib", "rich"], folder)
+    write_docstrings(["attr", "fsspec", "jinja2"], folder)
     return folder
 
 

@@ -92,7 +92,8 @@ def load_model(folder: Path) -> Any:
 def save_model(model: Any, vocabulary: Vocabulary, folder: Path) -> None:
     """Write float32 safetensors, the configuration and the tokenizer."""
     _quiet()
-    weights = {name: tensor.cpu().float() for name, tensor in model.state_dict().items()}
+    # A tied weight once: a copy from a device is not known to be the same as another.
+    weights = {name: tensor.detach().cpu().float() for name, tensor in model.named_parameters()}
     model.save_pretrained(folder, state_dict=weights)
     save_tokenizer(vocabulary, folder, longest=model.config.max_position_embeddings)
 

@@ -103,6 +103,8 @@ def read_shard(path: Path) -> dict[str, Any]:
 
 def write_shard(path: Path, arrays: Arrays, *, vocabulary: str) -> None:
     """Write a shard, whole or not at all; the same arrays give the same bytes."""
+    for left in path.parent.glob(f".{path.name}.*"):  # of a kill; one process makes a shard
+        left.unlink(missing_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with h5py.File(beside, "w") as file:

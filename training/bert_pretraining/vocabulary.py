@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import BertWordPieceTokenizer
+from tokenizers.normalizers import BertNormalizer
 
 from training.command import InputError
 from training.files import write_bytes, write_json
@@ -89,7 +90,7 @@ def train_vocabulary(texts: Callable[[], Iterable[str]], *, size: int, lower: bo
         lower: whether the texts are put into lower case.
     """
     tokenizer = BertWordPieceTokenizer(lowercase=lower)
-    plain = BertWordPieceTokenizer(lowercase=lower).normalize  # the one in training is locked
+    plain = BertNormalizer(lowercase=lower).normalize_str  # the tokenizer is locked while it learns
     counts: Counter[str] = Counter()
     for text in texts():
         counts.update(plain(text))
