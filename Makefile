@@ -7,21 +7,27 @@ TWEETS := .cache/tweets.txt
 export TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
-.PHONY: help setup environments preflight slurm rehearse test snapshots lock clean \
-	test-render test-soak test-xla test-transformers test-slurm benchmark-training benchmark-slurm
+.PHONY: help setup environments preflight slurm rehearse test snapshots faults lock clean \
+	test-oracle test-render test-soak test-xla test-transformers test-torchserve test-slurm \
+	benchmark-training benchmark-delivery benchmark-serving benchmark-slurm
 
 help:
 	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
 	@echo "make test       the whole gate: lint, types, tests, one run of the road"
 	@echo "make test-render  render ParallelCluster's own templates and check them (own environment, 200 MB)"
+	@echo "make test-oracle  serving images against SageMaker's SDK, requests under an old boto3 (460 MB)"
 	@echo "make setup      environments and tools only"
 	@echo "make test-soak  200 kills of a process that writes checkpoints (the gate has 30)"
 	@echo "make test-xla   the training code on torch_xla, on a processor (1 GB to download; Linux on x86-64)"
 	@echo "make test-transformers   fine-tuning with transformers 4.48, which the Neuron releases go with"
 	@echo "make test-slurm  training on a real Slurm of four nodes in network namespaces (Debian, Ubuntu; root)"
+	@echo "make test-torchserve  the served code under TorchServe, as in AWS's image (Java 17; 45 MB)"
 	@echo "make benchmark-training  how fast training is, as ratios; BENCHMARK=--gpu on a GPU"
+	@echo "make benchmark-delivery  how fast packaging, validation and the Lambda functions are"
+	@echo "make benchmark-serving   p50 and p99 of a served model, as ratios"
 	@echo "make benchmark-slurm  what 1,875 nodes ask of Slurm; 7 GB of memory (NODES=64 for fewer)"
 	@echo "make snapshots  renew tests/snapshots from the templates"
+	@echo "make faults     renew the table of docs/faults.md by playing each fault"
 	@echo "make lock       renew the locks in requirements/"
 	@echo "make clean      remove what set-up and runs have made"
 
@@ -45,8 +51,15 @@ test: setup slurm
 test-render: setup .venv-render/.ready
 	@.venv/bin/python -m pytest -q tests/unit/cluster/test_render.py
 
+test-oracle: setup .venv-oracle/.ready
+	@.venv/bin/python -m pytest -q tests/oracle
+
 snapshots: setup
-	@.venv/bin/python -m pytest -q tests/unit/test_snapshots.py --renew-snapshots
+	@.venv/bin/python -m pytest -q --renew-snapshots tests/unit/test_snapshots.py \
+		tests/unit/test_settings_reference.py tests/unit/test_package_reference.py
+
+faults: setup
+	@.venv/bin/python -m pytest -q tests/emulator/test_faults.py --renew-snapshots
 
 test-soak: setup
 	@ULTRACLUSTER_KILLS=200 .venv-training/bin/python -m pytest -q tests/training/test_checkpoint.py
@@ -68,8 +81,18 @@ slurm:
 benchmark-slurm: .venv-training/.ready slurm
 	@exec .venv-training/bin/python -m benchmarks.slurm $(NODES)
 
+benchmark-serving: .venv-training/.ready $(TWEETS)
+	@exec .venv-training/bin/python -m benchmarks.serving
+
+test-torchserve: .venv-training/.ready .venv-torchserve/.ready
+	@OMP_NUM_THREADS=1 exec .venv-training/bin/python -m pytest -q -rs tests/training/test_served.py
+
 benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@PYTHONPATH=.venv-benchmark exec .venv-training/bin/python -m benchmarks.training $(BENCHMARK)
+
+benchmark-delivery: .venv/.ready .venv-training/.ready
+	@.venv-training/bin/python -m benchmarks.packing
+	@.venv/bin/python -m benchmarks.delivery
 
 .venv/.ready: requirements/app.txt requirements/app-no-deps.txt requirements/node.txt pyproject.toml
 	@echo "set-up: .venv (CDK, lint, tests)"
@@ -103,6 +126,13 @@ benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@.venv-render/bin/python $(PIP) install -r requirements/render.txt
 	@pwd >$@
 
+.venv-oracle/.ready: requirements/oracle.txt requirements/oldest-boto3.txt
+	@echo "set-up: .venv-oracle (SageMaker's SDK, and an old boto3)"
+	@"$(PYTHON)" -m venv --clear .venv-oracle
+	@.venv-oracle/bin/python $(PIP) install -r requirements/oracle.txt
+	@.venv-oracle/bin/python $(PIP) install --no-deps --target .venv-oracle/oldest -r requirements/oldest-boto3.txt
+	@pwd >$@
+
 .venv-xla/.ready: requirements/xla.txt requirements/xla-no-deps.txt requirements/cuda_stand_ins.py
 	@echo "set-up: .venv-xla (torch_xla with its processor device)"
 	@"$(PYTHON)" -m venv --clear .venv-xla
@@ -112,7 +142,7 @@ benchmark-training: .venv-training/.ready .venv-benchmark/.ready $(TWEETS)
 	@pwd >$@
 
 # Folders that go before .venv-training's own packages on the path.
-.venv-transformers-4/.ready .venv-benchmark/.ready: .venv-%/.ready: requirements/%.txt .venv-training/.ready
+.venv-transformers-4/.ready .venv-benchmark/.ready .venv-torchserve/.ready: .venv-%/.ready: requirements/%.txt .venv-training/.ready
 	@echo "set-up: .venv-$*"
 	@rm -rf .venv-$*
 	@.venv-training/bin/python $(PIP) install --no-deps --target .venv-$* -r requirements/$*.txt

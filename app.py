@@ -20,8 +20,9 @@ try:
     from stacks.storage import StorageStack
     from ultracluster.alarms import ENVIRONMENT_TAG
     from ultracluster.environment import load_environment
-    from ultracluster.images import aws_image, parse_image
+    from ultracluster.images import serving_image
     from ultracluster.rules import Level, Problem
+    from ultracluster.serving_host import serving_host
     from ultracluster.settings import DEFAULT_ENVIRONMENT, Settings, SettingsError
 except ModuleNotFoundError as error:
     sys.exit(f"app.py: python package {error.name!r} is not installed; run `make setup` first")
@@ -54,14 +55,12 @@ def build_app(
         analytics_reporting=False,
     )
     # They name temporary folders: two synths would differ.
-    app.node.set_context("aws:cdk:disable-creation-stack-traces", True)
+    for traces in ("aws:cdk:disable-creation-stack-traces", "aws:cdk:disable-stack-trace"):
+        app.node.set_context(traces, True)
     environment = environment or app.node.try_get_context("environment") or DEFAULT_ENVIRONMENT
     loaded = load_environment(environment, ROOT / "config")
     settings, catalog = loaded.settings, loaded.catalog
-    serving = catalog.graviton_image()
-    uri = settings.endpoint.image
-    image = parse_image(uri) if uri else aws_image(serving, settings.aws.region)
-    assert image is not None, "the rules let no settings pass without an image"  # noqa: S101
+    serving = serving_image(settings, catalog)
 
     common: dict[str, Any] = {
         "settings": settings,
@@ -80,19 +79,26 @@ def build_app(
         catalog=catalog,
         network=network,
         storage=storage,
-        image=image.uri,
         code=ROOT / "lambdas",
         **common,
     )
     endpoint = EndpointStack(
-        app, stack_id("endpoint"), image=image, models=storage.models, **common
+        app,
+        stack_id("endpoint"),
+        catalog=catalog,
+        image=serving.image,
+        models=storage.models,
+        data=storage.data,
+        network=network if settings.endpoint.vpc else None,
+        code=ROOT / "lambdas",
+        **common,
     )
     delivery = DeliveryStack(
         app,
         stack_id("delivery"),
         storage=storage,
         endpoint=endpoint,
-        serving=serving,
+        host=serving_host(settings, catalog),
         code=ROOT / "lambdas",
         **common,
     )
@@ -100,8 +106,7 @@ def build_app(
         app,
         stack_id("monitoring"),
         file_system_id=storage.lustre.file_system.file_system_id,
-        state_machine=delivery.delivery.state_machine,
-        dead_letters=delivery.delivery.dead_letters,
+        delivery=delivery.delivery,
         **common,
     )
     _mark(app, settings)

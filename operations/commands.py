@@ -1,4 +1,4 @@
-"""Commands that look at an environment and change nothing: `lint`, `deploy-policy`, `settings`."""
+"""Commands that look at an environment and change nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from operations.changes import deployed_stacks, refused_changes
 from operations.deploy_policy import DeployPolicyError, deploy_policies, resource_types
 from operations.settings_reference import settings_reference
 from ultracluster.environment import load_environment
@@ -65,6 +69,38 @@ def deploy_policy(
         f"--cloudformation-execution-policies {','.join(arns)}"
     )
     return 0
+
+
+def changes(environment: str, *, show: Show = print) -> int:
+    """Say what the deployed environment would refuse of its settings; 1 where there is something.
+
+    Reads the deployed templates with the credentials at hand.
+    """
+    from app import build_app
+
+    context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    try:
+        region = load_environment(environment, CONFIG).settings.aws.region
+        with tempfile.TemporaryDirectory() as folder:
+            build_app(environment, context=context, outdir=folder).synth()
+            wanted = {
+                path.name.removesuffix(".template.json"): json.loads(path.read_text("utf-8"))
+                for path in Path(folder).glob("*.template.json")
+            }
+        client = boto3.client("cloudformation", region_name=region)
+        deployed, model_url = deployed_stacks(client, iter(wanted))
+    except SettingsError as error:
+        show(str(error))
+        return 1
+    except (BotoCoreError, ClientError) as error:
+        show(f"the deployed stacks cannot be read: {error}; log in to the account first")
+        return 1
+    refused = refused_changes(deployed, wanted, model_url=model_url)
+    for line in refused:
+        show(line)
+    if not refused:
+        show(f"{len(deployed)} of {len(wanted)} stacks are deployed; one deploy does it")
+    return 1 if refused else 0
 
 
 def settings(*, show: Show = print) -> int:

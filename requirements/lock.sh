@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-for name in app emulator render training xla; do
+for name in app emulator oracle render training xla; do
     "$1" -m venv "$scratch/$name"
     pip="$scratch/$name/bin/python -m pip --disable-pip-version-check -q"
     if [ "$name" = training ]; then

@@ -28,7 +28,6 @@ class ClusterStack(Stack):
         network: ClusterNetwork,
         storage: StorageStack,
         catalog: Catalog,
-        image: str,
         code: Path,
         **kwargs: Any,
     ) -> None:
@@ -41,7 +40,6 @@ class ClusterStack(Stack):
             settings=settings,
             catalog=catalog,
             code=code,
-            image=image,
             head_subnet=_head_subnet(settings, network),
             subnets=network.private_subnets,
             security_group=network.security_group,

@@ -10,10 +10,10 @@ from constructs import Construct
 
 from stacks.endpoint import EndpointStack
 from stacks.storage import StorageStack
-from ultracluster.catalog import ServingImage
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
 from ultracluster.retention import log_retention, removal_policy
+from ultracluster.serving_host import ServingHost
 from ultracluster.settings import Settings
 
 
@@ -28,7 +28,7 @@ class DeliveryStack(Stack):
         settings: Settings,
         storage: StorageStack,
         endpoint: EndpointStack,
-        serving: ServingImage,
+        host: ServingHost,
         code: Path,
         **kwargs: Any,
     ) -> None:
@@ -43,15 +43,13 @@ class DeliveryStack(Stack):
             endpoint_name=settings.prefix,
             endpoint_stack_name=endpoint.stack_name,
             service_role_arn=storage.endpoint_role.role_arn,
-            gate=Gate(
-                serving_torch=serving.torch,
-                serving_python=serving.python,
-                minimum_macro_f1=settings.delivery.minimum_macro_f1,
-            ),
+            gate=Gate(host=host, minimum_macro_f1=settings.delivery.minimum_macro_f1),
+            approval_hours=settings.delivery.approval_hours,
             poll_seconds=settings.delivery.poll_seconds,
             removal_policy=removal_policy(settings),
             log_retention=log_retention(settings),
         )
         CfnOutput(self, "StateMachineArn", value=self.delivery.state_machine.state_machine_arn)
         CfnOutput(self, "NoticesTopicArn", value=self.delivery.topic.topic_arn)
+        CfnOutput(self, "Switch", value=self.delivery.consent.switch.parameter_name)
         CfnOutput(self, "DeadLetterQueueUrl", value=self.delivery.dead_letters.queue_url)

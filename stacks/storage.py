@@ -9,8 +9,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from ultracluster.data_key import DataKey
-from ultracluster.endpoint import execution_role_path
 from ultracluster.endpoint_role import EndpointServiceRole
+from ultracluster.execution_role import execution_role_path
 from ultracluster.lustre import BucketLink, LustreFileSystem
 from ultracluster.model_bucket import ModelBucket, PrivateBucket
 from ultracluster.network import ClusterNetwork
@@ -81,6 +81,10 @@ class StorageStack(Stack):
             "EndpointRole",
             endpoint_name=settings.prefix,
             execution_role_path=execution_role_path(settings.prefix),
+            named_stacks=[
+                self.stack_name,
+                *([f"{settings.prefix}-network"] if settings.endpoint.vpc else []),
+            ],
         )
         stays = STAYS if settings.keeps_data else None
         CfnOutput(self, "ModelBucket", value=self.models.bucket_name, description=stays)

@@ -38,6 +38,8 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
                     "--python-executable",
                     TRAINING,
                     "training",
+                    "benchmarks/packing.py",
+                    "benchmarks/serving.py",
                     "benchmarks/slurm.py",
                     "benchmarks/training.py",
                     "tests/training",

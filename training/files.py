@@ -46,7 +46,7 @@ def read_json(path: Path, *, schema: Path | None = None) -> dict[str, object]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
     if schema is not None:
         check_schema(content, schema=schema, name=str(path))

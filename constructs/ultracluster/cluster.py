@@ -32,7 +32,6 @@ class TrainiumCluster(Construct):
         settings: the environment.
         catalog: facts about AWS.
         code: folder of the functions.
-        image: URI of the serving image, which jobs are told.
         head_subnet: subnet of the head node.
         subnets: private subnets of the nodes, by AZ id.
         security_group: added to every node.
@@ -48,7 +47,6 @@ class TrainiumCluster(Construct):
         settings: Settings,
         catalog: Catalog,
         code: Path,
-        image: str,
         head_subnet: ec2.ISubnet,
         subnets: Mapping[str, ec2.ISubnet],
         security_group: ec2.ISecurityGroup,
@@ -63,7 +61,7 @@ class TrainiumCluster(Construct):
 
         def facts(model_bucket: str) -> dict[str, Any]:
             return platform_facts(
-                settings, catalog=catalog, model_bucket=model_bucket, image=image, node_type=None
+                settings, catalog=catalog, model_bucket=model_bucket, node_type=None
             )
 
         boot = BootFiles(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aws_cdk import CustomResource, Duration, Stack
+from aws_cdk import CustomResource, Stack
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from ultracluster.custom_function import CustomFunction
+from ultracluster.custom_function import PollingFunction
 from ultracluster.reasons import accept
 
 _POLL_SECONDS = 20
@@ -46,16 +44,13 @@ class ClusterGuard(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
-        function = CustomFunction(
+        function = PollingFunction(
             self,
             "Function",
             code=code,
             handler="cluster_guard.handler.handler",
-            timeout=Duration.seconds(poll_seconds + 60),
+            poll_seconds=poll_seconds,
             log_retention=log_retention,
-            environment={"POLL_SECONDS": str(poll_seconds)},
-            # It calls itself for the next look, and ends by its own deadline.
-            recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
         own_name = stack.format_arn(
             service="cloudformation", resource="stack", resource_name=f"{cluster}/*"
@@ -71,17 +66,6 @@ class ClusterGuard(Construct):
             "Resource::*",
             f"Resource::...:stack/{cluster}/*",
         )
-        # Apart from the role's other rights, on which the function depends: no circle.
-        calls = iam.Policy(
-            self,
-            "CallsItself",
-            roles=[function.role] if function.role else [],
-            statements=[
-                iam.PolicyStatement(
-                    actions=["lambda:InvokeFunction"], resources=[function.function_arn]
-                )
-            ],
-        )
         self.resource = CustomResource(
             self,
             "Resource",
@@ -93,4 +77,4 @@ class ClusterGuard(Construct):
                 "SecurityGroup": security_group.security_group_id,
             },
         )
-        self.resource.node.add_dependency(calls)
+        self.resource.node.add_dependency(function.calls)

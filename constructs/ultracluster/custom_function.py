@@ -74,3 +74,47 @@ class CustomFunction(lambda_.Function):
     def allow(self, actions: list[str], resources: list[str]) -> None:
         """Give the function a right."""
         self.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=resources))
+
+
+class PollingFunction(CustomFunction):
+    """A function that calls itself for the next look while a deletion waits.
+
+    Args:
+        poll_seconds: pause between two looks.
+
+    Attributes:
+        calls: its right to call itself, on which its resource must depend. Apart from the other
+            rights, on which the function depends: no circle.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        code: Path,
+        handler: str,
+        poll_seconds: int,
+        log_retention: logs.RetentionDays,
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            code=code,
+            handler=handler,
+            timeout=Duration.seconds(poll_seconds + 60),
+            log_retention=log_retention,
+            environment={"POLL_SECONDS": str(poll_seconds)},
+            # It ends by its own deadline.
+            recursive_loop=lambda_.RecursiveLoop.ALLOW,
+        )
+        self.calls = iam.Policy(
+            scope,
+            "CallsItself",
+            roles=[self.role] if self.role else [],
+            statements=[
+                iam.PolicyStatement(
+                    actions=["lambda:InvokeFunction"], resources=[self.function_arn]
+                )
+            ],
+        )

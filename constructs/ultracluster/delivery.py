@@ -18,6 +18,8 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from ultracluster.delivery_consent import Consent
+from ultracluster.delivery_drain import DeliveryDrain
 from ultracluster.delivery_functions import DeliveryFunctions, Gate
 from ultracluster.delivery_workflow import PATIENCE_SECONDS, DeliveryWorkflow
 from ultracluster.reasons import accept
@@ -37,6 +39,7 @@ class Delivery(Construct):
         endpoint_name: literal, lower case.
         endpoint_stack_name: stack whose parameter `ModelUrl` says what serves.
         service_role_arn: role that CloudFormation updates that stack with.
+        approval_hours: how long a person has to approve an accepted model; None asks nobody.
         poll_seconds: pause between two looks at a roll-out.
         removal_policy: of the log groups and the topic's key.
         log_retention: of every log group.
@@ -54,6 +57,7 @@ class Delivery(Construct):
         endpoint_stack_name: str,
         service_role_arn: str,
         gate: Gate,
+        approval_hours: int | None,
         poll_seconds: int,
         removal_policy: RemovalPolicy,
         log_retention: logs.RetentionDays = logs.RetentionDays.THREE_MONTHS,
@@ -69,6 +73,14 @@ class Delivery(Construct):
             retention_period=Duration.days(14),
         )
         accept(self.dead_letters, "AwsSolutions-SQS3", "it is the dead-letter queue of the rule")
+        self.consent = Consent(
+            self,
+            "Consent",
+            name=f"/{endpoint_name}/delivery",
+            approval_hours=approval_hours,
+            topic=self.topic,
+            model_name=model_name,
+        )
         functions = DeliveryFunctions(
             self,
             "Functions",
@@ -80,6 +92,7 @@ class Delivery(Construct):
             service_role_arn=service_role_arn,
             gate=gate,
             topic=self.topic,
+            switch_name=self.consent.switch.parameter_name,
             removal_policy=removal_policy,
             log_retention=log_retention,
         )
@@ -90,6 +103,7 @@ class Delivery(Construct):
             roll_out=functions.roll_out,
             settle=functions.settle,
             record=functions.record,
+            consent=self.consent,
             poll_seconds=poll_seconds,
         )
         self.state_machine = sfn.StateMachine(
@@ -97,7 +111,7 @@ class Delivery(Construct):
             "StateMachine",
             definition_body=sfn.DefinitionBody.from_chainable(workflow.start),
             query_language=sfn.QueryLanguage.JSONATA,
-            timeout=Duration.seconds((_WAITS + 1) * PATIENCE_SECONDS),
+            timeout=Duration.seconds((_WAITS + 1) * PATIENCE_SECONDS).plus(self.consent.longest),
             tracing_enabled=True,
             logs=sfn.LogOptions(
                 destination=logs.LogGroup(
@@ -118,8 +132,24 @@ class Delivery(Construct):
             "Resource::<DeliveryFunctions....Arn>:*",
             "Resource::*",
         )
-        self._start_on_manifests(model_bucket, model_name)
+        if self.consent.needed:
+            # The task's own grant leaves out the topic's key.
+            self.topic.grant_publish(self.state_machine)
+        rule = self._start_on_manifests(model_bucket, model_name)
         self._keep_failures()
+        others = list(self.node.children)
+        drain = DeliveryDrain(
+            self,
+            "Drain",
+            code=code,
+            rule=rule,
+            state_machine=self.state_machine,
+            endpoint_stack_name=endpoint_stack_name,
+            poll_seconds=poll_seconds,
+            log_retention=log_retention,
+        )
+        # Deleted before anything that a delivery needs.
+        drain.resource.node.add_dependency(*others)
 
     def _vended_log_name(self) -> str:
         """A prefix that keeps the account's one log resource policy from filling up.
@@ -149,8 +179,8 @@ class Delivery(Construct):
         topic.grant_publish(alarms)
         return topic
 
-    def _start_on_manifests(self, bucket: s3.IBucket, model_name: str) -> None:
-        events.Rule(
+    def _start_on_manifests(self, bucket: s3.IBucket, model_name: str) -> events.Rule:
+        return events.Rule(
             self,
             "OnManifest",
             description=f"A model named {model_name} was published",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -14,6 +14,8 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from ultracluster.reasons import accept
+from ultracluster.serving_host import ServingHost
+from ultracluster.serving_metrics import METRICS_NAMESPACE
 
 _NOT_ASSETS = ["**/__pycache__", "**/*.pyc", "**/.*"]
 
@@ -23,13 +25,11 @@ class Gate:
     """What a model must meet.
 
     Args:
-        serving_torch: PyTorch version of the serving image.
-        serving_python: Python version of the serving image.
+        host: what would serve it.
         minimum_macro_f1: on the model's own evaluation set, 0 to 1.
     """
 
-    serving_torch: str
-    serving_python: str
+    host: ServingHost
     minimum_macro_f1: float
 
 
@@ -41,6 +41,7 @@ class DeliveryFunctions(Construct):
         endpoint_stack_name: stack whose parameter `ModelUrl` says what serves.
         service_role_arn: role that CloudFormation updates that stack with.
         topic: where a person hears of every verdict.
+        switch_name: parameter that pauses the delivery.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class DeliveryFunctions(Construct):
         service_role_arn: str,
         gate: Gate,
         topic: sns.ITopic,
+        switch_name: str,
         removal_policy: RemovalPolicy,
         log_retention: logs.RetentionDays,
     ) -> None:
@@ -68,6 +70,7 @@ class DeliveryFunctions(Construct):
             "MODEL_BUCKET": model_bucket.bucket_name,
             "ENDPOINT_STACK": endpoint_stack_name,
         }
+        self._endpoint_name = endpoint_name
         stack = Stack.of(self)
         stack_arn = stack.format_arn(
             service="cloudformation", resource="stack", resource_name=f"{endpoint_stack_name}/*"
@@ -77,8 +80,8 @@ class DeliveryFunctions(Construct):
         )
         self.validate = self._validate(model_bucket, model_name, gate, stack_arn)
         self.roll_out = self._roll_out(stack_arn, service_role_arn)
-        self.settle = self._settle(model_bucket, endpoint_name, stack_arn, endpoint_arn)
-        self.record = self._record(model_bucket, model_name, endpoint_name, topic, stack_arn)
+        self.settle = self._settle(model_bucket, stack_arn, endpoint_arn)
+        self.record = self._record(model_bucket, model_name, topic, switch_name, stack_arn)
         accept(
             self,
             "AwsSolutions-IAM5",
@@ -102,18 +105,18 @@ class DeliveryFunctions(Construct):
     def _validate(
         self, bucket: s3.IBucket, model_name: str, gate: Gate, stack_arn: str
     ) -> lambda_.Function:
-        # A vCPU of its own: it unpacks archives of up to 5 GB while they stream by.
+        # It unpacks archives of up to 5 GB while they stream by, in little memory; docs/package.md
+        # says how long that takes.
         function = self._function(
             "Validate",
             "validate.handler.handler",
-            memory_mib=1769,
+            memory_mib=512,
             timeout=Duration.minutes(15),
             environment={
                 **self._endpoint,
                 "MODEL_NAME": model_name,
-                "SERVING_TORCH": gate.serving_torch,
-                "SERVING_PYTHON": gate.serving_python,
                 "MINIMUM_MACRO_F1": str(gate.minimum_macro_f1),
+                **gate.host.environment(),
             },
         )
         bucket.grant_read(function, self._models)
@@ -128,6 +131,7 @@ class DeliveryFunctions(Construct):
             environment={
                 "ENDPOINT_STACK": self._endpoint["ENDPOINT_STACK"],
                 "SERVICE_ROLE_ARN": service_role_arn,
+                "ENDPOINT_NAME": self._endpoint_name,
             },
         )
         _allow(function, ["cloudformation:DescribeStacks"], stack_arn)
@@ -144,17 +148,22 @@ class DeliveryFunctions(Construct):
             service_role_arn,
             condition={"iam:PassedToService": "cloudformation.amazonaws.com"},
         )
+        alarm = Stack.of(self).format_arn(
+            service="cloudwatch",
+            resource="alarm",
+            resource_name=f"{self._endpoint_name}-smoke",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        _allow(function, ["cloudwatch:DescribeAlarms"], alarm)
         return function
 
-    def _settle(
-        self, bucket: s3.IBucket, endpoint_name: str, stack_arn: str, endpoint_arn: str
-    ) -> lambda_.Function:
+    def _settle(self, bucket: s3.IBucket, stack_arn: str, endpoint_arn: str) -> lambda_.Function:
         # Three tries of an invocation that may take 70 s each.
         function = self._function(
             "Settle",
             "settle.handler.handler",
             timeout=Duration.minutes(5),
-            environment={**self._endpoint, "ENDPOINT_NAME": endpoint_name},
+            environment={**self._endpoint, "ENDPOINT_NAME": self._endpoint_name},
         )
         bucket.grant_read(function, self._models)
         _allow(
@@ -163,14 +172,20 @@ class DeliveryFunctions(Construct):
             stack_arn,
         )
         _allow(function, ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], endpoint_arn)
+        _allow(
+            function,
+            ["cloudwatch:PutMetricData"],
+            "*",
+            condition={"cloudwatch:namespace": METRICS_NAMESPACE},
+        )
         return function
 
     def _record(
         self,
         bucket: s3.IBucket,
         model_name: str,
-        endpoint_name: str,
         topic: sns.ITopic,
+        switch_name: str,
         stack_arn: str,
     ) -> lambda_.Function:
         function = self._function(
@@ -178,9 +193,10 @@ class DeliveryFunctions(Construct):
             "record.handler.handler",
             environment={
                 **self._endpoint,
-                "ENDPOINT_NAME": endpoint_name,
+                "ENDPOINT_NAME": self._endpoint_name,
                 "MODEL_NAME": model_name,
                 "TOPIC_ARN": topic.topic_arn,
+                "SWITCH": switch_name,
             },
         )
         bucket.grant_read(function, "verdicts/*")
@@ -209,7 +225,12 @@ class DeliveryFunctions(Construct):
             removal_policy=self._removal_policy,
         )
         log_group.grant_write(role)
-        accept(role, "AwsSolutions-IAM5", "X-Ray takes traces without a resource", "Resource::*")
+        accept(
+            role,
+            "AwsSolutions-IAM5",
+            "X-Ray takes traces, and CloudWatch metrics, without a resource",
+            "Resource::*",
+        )
         function = lambda_.Function(
             self,
             name,

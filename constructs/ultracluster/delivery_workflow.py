@@ -11,47 +11,38 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from ultracluster.delivery_consent import Consent
+from ultracluster.jsonata import ERROR, equals, get, when
+
 PATIENCE_SECONDS = 2 * 60 * 60
 """How long one wait may last in all: SageMaker gives up on an endpoint well before."""
 
-_MOST_LOOKS = 500
-"""A look is ten events, there are four waits, and a Standard execution holds 25,000 events."""
-
-_ERROR = "$states.errorOutput.Error & ': ' & $states.errorOutput.Cause"
-
-
-def _get(expression: str) -> str:
-    return f"{{% {expression} %}}"
+_MOST_LOOKS = 400
+"""The loops of the four waits make 50 events a round; a Standard execution holds 25,000."""
 
 
 def _token(action: str, count: str) -> str:
     """Names one attempt of one execution, so that a repeated call updates once."""
-    return _get(f"$states.context.Execution.Name & '-{action}-' & $string(${count})")
+    return get(f"$states.context.Execution.Name & '-{action}-' & $string(${count})")
 
 
-def _is(field: str, value: str) -> str:
-    return f"$states.input.{field} = '{value}'"
-
-
-def _if(expression: str) -> sfn.Condition:
-    return sfn.Condition.jsonata(_get(expression))
-
-
-_GAVE_UP = {"outcome": "failed", "reason": _get("'gave up waiting: ' & $reason")}
+_INTENT = "$states.context.Execution.Input.intent"
+_GAVE_UP = {"outcome": "failed", "reason": get("'gave up waiting: ' & $reason")}
 _OVERTAKEN = {
     "outcome": "nothing-to-do",
     "reason": "overtaken",
-    "run": _get("$merge([$run, {'problems': ['overtaken: ' & $reason]}])"),
+    "run": get("$merge([$run, {'problems': ['overtaken: ' & $reason]}])"),
 }
 _NOT_ROLLED_BACK = "$reason & '; and it was not rolled back: ' & "
 
 
 class DeliveryWorkflow(Construct):
-    """Validate, roll out, settle, and on trouble roll back; every road ends in a record.
+    """Validate, ask for consent, roll out, settle, and on trouble roll back; all ends in a record.
 
     No function runs while it waits, and every wait counts up to a bound.
 
     Args:
+        consent: the switch, and the person to be asked.
         poll_seconds: pause between two looks.
     """
 
@@ -64,17 +55,19 @@ class DeliveryWorkflow(Construct):
         roll_out: lambda_.IFunction,
         settle: lambda_.IFunction,
         record: lambda_.IFunction,
+        consent: Consent,
         poll_seconds: int,
     ) -> None:
         super().__init__(scope, construct_id)
         self._poll_seconds = poll_seconds
         self._looks = min(math.ceil(PATIENCE_SECONDS / poll_seconds), _MOST_LOOKS)
+        self._consent = consent
         self._record = self._recording(record)
         self._nothing_to_do = sfn.Pass.jsonata(
             self,
             "NothingToDo",
             comment="Serves already, has its verdict, or was announced again: another run tells",
-            outputs={"outcome": "nothing-to-do", "reason": _get("$reason")},
+            outputs={"outcome": "nothing-to-do", "reason": get("$reason")},
         )
         roll_back = self._rolling_back(roll_out, settle)
         self.start = sfn.Pass.jsonata(
@@ -83,6 +76,9 @@ class DeliveryWorkflow(Construct):
             assign={
                 "run": {},
                 "operation": {},
+                "fault": {"reason": "", "of_model": False},
+                "byHand": get(f"{_INTENT} = 'roll-back'"),
+                "approved": get(f"{_INTENT} = 'roll-back'") if consent.needed else True,
                 "reason": "",
                 "outcome": "failed",
                 "final": False,
@@ -105,14 +101,14 @@ class DeliveryWorkflow(Construct):
         judge = self._task(
             "Validate",
             validate,
-            payload=_get(
+            payload=get(
                 "$merge([$states.context.Execution.Input, {'checked_archive': $checkedArchive}])"
             ),
             assign={
-                "run": _get("$states.result.Payload"),
-                "reason": _get("$states.result.Payload.reason"),
-                "final": _get("$states.result.Payload.final"),
-                "checkedArchive": _get("$states.result.Payload.archive_etag"),
+                "run": get("$states.result.Payload"),
+                "reason": get("$states.result.Payload.reason"),
+                "final": get("$states.result.Payload.final"),
+                "checkedArchive": get("$states.result.Payload.archive_etag"),
             },
             on_error=self._record,
         )
@@ -121,12 +117,12 @@ class DeliveryWorkflow(Construct):
             roll_out,
             payload={
                 "action": "roll-out",
-                "run": _get("$run"),
+                "run": get("$run"),
                 "token": _token("out", "turns"),
             },
             assign={
-                "operation": _get("$states.result.Payload"),
-                "reason": _get("$states.result.Payload.reason"),
+                "operation": get("$states.result.Payload"),
+                "reason": get("$states.result.Payload.reason"),
             },
             on_error=self._record,
         )
@@ -135,12 +131,14 @@ class DeliveryWorkflow(Construct):
             settle,
             payload={
                 "action": "roll-out",
-                "run": _get("$run"),
-                "operation": _get("$operation"),
+                "run": get("$run"),
+                "operation": get("$operation"),
+                "fault": get("$fault"),
             },
             assign={
-                "reason": _get("$states.result.Payload.reason"),
-                "final": _get("$states.result.Payload.final"),
+                "reason": get("$states.result.Payload.reason"),
+                "final": get("$states.result.Payload.final"),
+                "fault": get("$states.result.Payload.fault"),
                 "outcome": "rolled-back",
             },
             # A model that could not be looked at must not stay.
@@ -151,25 +149,28 @@ class DeliveryWorkflow(Construct):
 
         judge.next(
             self._choice("Judged", otherwise=self._nothing_to_do)
-            .when(_if(_is("decision", "roll-out")), ask)
-            .when(_if(_is("decision", "refuse")), self._record, assign={"outcome": "refused"})
-            .when(self._may_wait(_is("decision", "wait"), "turns"), turn)
-            .when(_if(_is("decision", "wait")), self._record, assign=_GAVE_UP)
-            .when(_if("$states.input.tell"), self._record, assign={"outcome": "nothing-to-do"})
+            .when(
+                when(equals("decision", "roll-out")),
+                self._consent.before(ask, judge_again=judge, record=self._record),
+            )
+            .when(when(equals("decision", "refuse")), self._record, assign={"outcome": "refused"})
+            .when(self._may_wait(equals("decision", "wait"), "turns"), turn)
+            .when(when(equals("decision", "wait")), self._record, assign=_GAVE_UP)
+            .when(when("$states.input.tell"), self._record, assign={"outcome": "nothing-to-do"})
         )
         ask.next(
             self._choice("RollOutAnswered", otherwise=self._nothing_to_do)
-            .when(_if(_is("status", "started")), watch)
-            .when(self._may_wait(_is("status", "busy"), "turns"), turn)
-            .when(_if(_is("status", "busy")), self._record, assign=_GAVE_UP)
+            .when(when(equals("status", "started")), watch)
+            .when(self._may_wait(equals("status", "busy"), "turns"), turn)
+            .when(when(equals("status", "busy")), self._record, assign=_GAVE_UP)
         )
         look.next(
             self._choice("Settled", otherwise=roll_back)
-            .when(_if(_is("status", "settled")), self._record, assign={"outcome": "serving"})
-            .when(_if(_is("status", "overtaken")), self._record, assign=_OVERTAKEN)
-            .when(self._may_wait(_is("status", "waiting"), "looks"), watch)
-            .when(_if(_is("status", "waiting")), roll_back, assign=_GAVE_UP)
-            .when(_if("$states.input.undone"), self._record)
+            .when(when(equals("status", "settled")), self._record, assign={"outcome": "serving"})
+            .when(when(equals("status", "overtaken")), self._record, assign=_OVERTAKEN)
+            .when(self._may_wait(equals("status", "waiting"), "looks"), watch)
+            .when(when(equals("status", "waiting")), roll_back, assign=_GAVE_UP)
+            .when(when("$states.input.undone"), self._record)
         )
         return judge
 
@@ -181,64 +182,63 @@ class DeliveryWorkflow(Construct):
             roll_out,
             payload={
                 "action": "roll-back",
-                "run": _get("$run"),
-                "token": _get(
-                    "$states.context.Execution.Name & '-back-' & $string($rollBackTurns)"
-                ),
+                "run": get("$run"),
+                "token": get("$states.context.Execution.Name & '-back-' & $string($rollBackTurns)"),
             },
-            assign={"operation": _get("$states.result.Payload")},
+            assign={"operation": get("$states.result.Payload")},
             on_error=self._record,
-            error_reason=_NOT_ROLLED_BACK + _ERROR,
+            error_reason=_NOT_ROLLED_BACK + ERROR,
         )
         look = self._task(
             "SettleRollBack",
             settle,
             payload={
                 "action": "roll-back",
-                "run": _get("$run"),
-                "operation": _get("$operation"),
+                "run": get("$run"),
+                "operation": get("$operation"),
+                "fault": {"reason": "", "of_model": False},
             },
             on_error=self._record,
-            error_reason=_NOT_ROLLED_BACK + _ERROR,
+            error_reason=_NOT_ROLLED_BACK + ERROR,
         )
         turn = self._wait("WaitToRollBack", "rollBackTurns").next(ask)
         watch = self._wait("WaitForRollBack", "rollBackLooks").next(look)
         not_rolled_back = {
             "outcome": "failed",
-            "reason": _get(_NOT_ROLLED_BACK + "$states.input.reason"),
+            "reason": get(_NOT_ROLLED_BACK + "$states.input.reason"),
         }
         ask.next(
             self._choice("RollBackAnswered", otherwise=self._record)
-            .when(_if(_is("status", "started")), watch)
-            .when(self._may_wait(_is("status", "busy"), "rollBackTurns"), turn)
-            .when(_if(_is("status", "busy")), self._record, assign=not_rolled_back)
+            .when(when(equals("status", "started")), watch)
+            .when(self._may_wait(equals("status", "busy"), "rollBackTurns"), turn)
+            .when(when(equals("status", "busy")), self._record, assign=not_rolled_back)
         )
         look.next(
             self._choice("RollBackSettled", otherwise=self._record, assign=not_rolled_back)
-            .when(self._may_wait(_is("status", "waiting"), "rollBackLooks"), watch)
-            .when(_if(_is("status", "settled")), self._record)
-            .when(_if(_is("status", "overtaken")), self._record)
+            .when(self._may_wait(equals("status", "waiting"), "rollBackLooks"), watch)
+            .when(when(equals("status", "settled")), self._record)
+            .when(when(equals("status", "overtaken")), self._record)
         )
         return ask
 
     def _recording(self, record: lambda_.IFunction) -> sfn.IChainable:
-        failed = sfn.Fail.jsonata(self, "Failed", error="DeliveryFailed", cause=_get("$reason"))
+        failed = sfn.Fail.jsonata(self, "Failed", error="DeliveryFailed", cause=get("$reason"))
         write = self._task(
             "Record",
             record,
             payload={
-                "outcome": _get("$outcome"),
-                "reason": _get("$reason"),
-                "final": _get("$final"),
-                "run": _get("$run"),
-                "input": _get("$states.context.Execution.Input"),
-                "execution": _get("$states.context.Execution.Id"),
+                "outcome": get("$outcome"),
+                "reason": get("$reason"),
+                "final": get("$final"),
+                "run": get("$run"),
+                "input": get("$states.context.Execution.Input"),
+                "execution": get("$states.context.Execution.Id"),
             },
             on_error=failed,
         )
         done = sfn.Succeed.jsonata(self, "Done")
         write.next(
-            self._choice("Recorded", otherwise=done).when(_if(_is("outcome", "failed")), failed)
+            self._choice("Recorded", otherwise=done).when(when(equals("outcome", "failed")), failed)
         )
         return write
 
@@ -250,7 +250,7 @@ class DeliveryWorkflow(Construct):
         payload: Any,
         on_error: sfn.IChainable,
         assign: dict[str, Any] | None = None,
-        error_reason: str = _ERROR,
+        error_reason: str = ERROR,
     ) -> tasks.LambdaInvoke:
         task = tasks.LambdaInvoke.jsonata(
             self,
@@ -261,7 +261,7 @@ class DeliveryWorkflow(Construct):
                 if isinstance(payload, str)
                 else sfn.TaskInput.from_object(payload)
             ),
-            outputs=_get("$states.result.Payload"),
+            outputs=get("$states.result.Payload"),
             assign=assign,
         )
         # Every function can be asked twice; a lost connection must not undo a good roll-out.
@@ -271,7 +271,7 @@ class DeliveryWorkflow(Construct):
             interval=Duration.seconds(2),
             backoff_rate=2,
         )
-        task.add_catch(on_error, assign={"outcome": "failed", "reason": _get(error_reason)})
+        task.add_catch(on_error, assign={"outcome": "failed", "reason": get(error_reason)})
         return task
 
     def _wait(self, name: str, count: str) -> sfn.Wait:
@@ -279,11 +279,11 @@ class DeliveryWorkflow(Construct):
             self,
             name,
             time=sfn.WaitTime.duration(Duration.seconds(self._poll_seconds)),
-            assign={count: _get(f"${count} + 1")},
+            assign={count: get(f"${count} + 1")},
         )
 
     def _may_wait(self, expression: str, count: str) -> sfn.Condition:
-        return _if(f"{expression} and ${count} < {self._looks}")
+        return when(f"{expression} and ${count} < {self._looks}")
 
     def _choice(
         self, name: str, *, otherwise: sfn.IChainable, assign: dict[str, Any] | None = None

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from aws_cdk.region_info import Fact, FactName
 
-from ultracluster.catalog import ServingImage
+from ultracluster.catalog import Catalog, ServingImage
+from ultracluster.settings import Settings
 
 URI = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?"
-    r"/(?P<repository>[a-z0-9][a-z0-9._/-]*)(:[\w.-]{1,128}|@sha256:[0-9a-f]{64})"
+    r"/(?P<repository>[a-z0-9][a-z0-9._/-]*)(:(?P<tag>[\w.-]{1,128})|@sha256:[0-9a-f]{64})"
 )
 
 
@@ -23,6 +24,22 @@ class EcrImage:
     account: str
     region: str
     repository: str
+    tag: str | None = None
+    """None where it is named by its digest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """The image that serves, and what a package must fit.
+
+    Attributes:
+        torch: PyTorch in it, three numbers.
+        python: Python in it, two numbers.
+    """
+
+    image: EcrImage
+    torch: str
+    python: str
 
 
 def parse_image(uri: str) -> EcrImage | None:
@@ -31,16 +48,35 @@ def parse_image(uri: str) -> EcrImage | None:
     if match is None:
         return None
     return EcrImage(
-        uri=uri, account=match["account"], region=match["region"], repository=match["repository"]
+        uri=uri,
+        account=match["account"],
+        region=match["region"],
+        repository=match["repository"],
+        tag=match["tag"],
     )
 
 
 def aws_image(row: ServingImage, region: str) -> EcrImage | None:
     """One of AWS's own images in a region, or None where the region has none."""
-    account = Fact.find(region, FactName.DLC_REPOSITORY_ACCOUNT)
+    account = aws_account(row, region)
     if account is None:
         return None
     suffix = Fact.require_fact(region, FactName.DOMAIN_SUFFIX)
     return parse_image(
         f"{account}.dkr.ecr.{region}.{suffix}/{row.repository}:{row.tag}",
     )
+
+
+def aws_account(row: ServingImage, region: str) -> str | None:
+    """The account of AWS's own images in a region, or None where it is not known."""
+    return row.accounts.get(region) or Fact.find(region, FactName.DLC_REPOSITORY_ACCOUNT)
+
+
+def serving_image(settings: Settings, catalog: Catalog) -> Serving:
+    """The image of the settings, else AWS's."""
+    own = settings.endpoint.image
+    row = catalog.graviton_image()
+    image = parse_image(own.uri) if own else aws_image(row, settings.aws.region)
+    assert image is not None, "the rules let no settings pass without an image"  # noqa: S101
+    versions = own or row
+    return Serving(image=image, torch=versions.torch, python=versions.python)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import CfnResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from ultracluster.reasons import accept
 
 NONCURRENT_DAYS = 30
+# CDK's name of what empties the buckets of a stack.
+EMPTYING = "Custom::S3AutoDeleteObjectsCustomResourceProvider"
+EMPTYING_LOG = "EmptyingLog"
 
 
 class PrivateBucket(s3.Bucket):
@@ -49,12 +53,28 @@ class PrivateBucket(s3.Bucket):
                 )
             ],
         )
+        if removal_policy == RemovalPolicy.DESTROY:
+            _end_the_log_of_emptying(Stack.of(self))
         accept(
             self,
             "AwsSolutions-S1",
             "access logs would be written on while the bucket is emptied; CloudTrail data events "
             "record the same without a bucket of their own",
         )
+
+
+def _end_the_log_of_emptying(stack: Stack) -> None:
+    """Give CDK's function that empties buckets a log group that ends; Lambda's own never does."""
+    function = stack.node.find_child(EMPTYING).node.find_child("Handler")
+    if not isinstance(function, CfnResource) or stack.node.try_find_child(EMPTYING_LOG):
+        return
+    log_group = logs.LogGroup(
+        stack,
+        EMPTYING_LOG,
+        retention=logs.RetentionDays.ONE_WEEK,
+        removal_policy=RemovalPolicy.DESTROY,
+    )
+    function.add_property_override("LoggingConfig", {"LogGroup": log_group.log_group_name})
 
 
 class ModelBucket(PrivateBucket):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ultracluster.catalog import Catalog
+from ultracluster.images import serving_image
 from ultracluster.settings import Settings
 
 PLATFORM_SCHEMA_VERSION = 1
@@ -15,7 +16,6 @@ def platform_facts(
     *,
     catalog: Catalog,
     model_bucket: str,
-    image: str,
     node_type: str | None,
 ) -> dict[str, Any]:
     """Bucket, model name, serving image, gate and prices, as training and publishing read them.
@@ -24,10 +24,9 @@ def platform_facts(
         settings: the environment.
         catalog: facts about AWS.
         model_bucket: name of the bucket that models are published to.
-        image: URI of the serving image.
         node_type: EC2 type of the node, or None where there is none (a laptop).
     """
-    serving = catalog.graviton_image()
+    serving = serving_image(settings, catalog)
     row = catalog.instance_type(node_type) if node_type else None
     return {
         "schema_version": PLATFORM_SCHEMA_VERSION,
@@ -38,7 +37,7 @@ def platform_facts(
         "model_name": settings.endpoint.model_name,
         "mounts": {"fsx": "/fsx"},
         "serving": {
-            "image": image,
+            "image": serving.image.uri,
             "torch": serving.torch,
             "python": serving.python,
             "architecture": "arm64",

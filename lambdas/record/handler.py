@@ -29,9 +29,10 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     """Record one run.
 
     Args:
-        event: `outcome` (`serving`, `refused`, `rolled-back`, `nothing-to-do` or `failed`),
-            `reason`, `final` (whether the fault is the model's), `execution` (the ARN), `input` of
-            the execution, and `run` as Validate answered it, empty where it did not.
+        event: `outcome` (`serving`, `refused`, `rolled-back`, `nothing-to-do`, `paused`,
+            `declined` or `failed`), `reason`, `final` (whether the fault is the model's),
+            `execution` (the ARN), `input` of the execution, and `run` as Validate answered it,
+            empty where it did not.
         context: unused.
     """
     answer = _reporter().record(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -10,23 +11,33 @@ from typing import Any, Literal
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared import verdict
-from shared.places import NO_MODEL, verdict_key
+from shared.places import NO_MODEL, from_model_url, verdict_key
 from shared.stack import StackProblem, describe
 
-Outcome = Literal["serving", "refused", "rolled-back", "nothing-to-do", "failed"]
+Outcome = Literal[
+    "serving", "refused", "rolled-back", "nothing-to-do", "paused", "declined", "failed"
+]
 
 _SUBJECT_LENGTH = 99
+_COMMAND_LENGTH = 1500
+
+# They say nothing about the model, so they never stand over what another execution found out.
+_MODEST = ("nothing-to-do", "paused", "declined")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Where verdicts go, whom to tell, and the stack that says what serves."""
+    """Where verdicts go, whom to tell, and the stack that says what serves.
+
+    `switch` names the parameter that pauses the delivery.
+    """
 
     model_bucket: str
     model_name: str
     endpoint_stack: str
     endpoint_name: str
     topic_arn: str
+    switch: str
 
 
 class Reporter:
@@ -51,8 +62,9 @@ class Reporter:
     ) -> dict[str, Any]:
         """Write the verdict, if the run got as far as a digest, and publish one message.
 
-        A `failed` run says nothing about its model, and so leaves an earlier verdict alone.
-        `nothing-to-do` is written and told only where the digest has no verdict yet.
+        A `failed` run says nothing about its model, and so leaves an earlier verdict alone, unless
+        that one puts the model off. `nothing-to-do` is written and told where the digest has no
+        verdict yet or is put off, `paused` and `declined` where this announcement has none.
 
         Args:
             outcome: how the run ended.
@@ -69,7 +81,9 @@ class Reporter:
         final = final and outcome in ("refused", "rolled-back")
         serves = self._serves()
         answer = {"outcome": outcome, "digest": digest, "reason": reason, "serves": serves}
-        if digest and not (outcome == "failed" and self._judged(digest)):
+        earlier = verdict.read(self._s3, self._settings.model_bucket, digest) if digest else None
+        judged = earlier is not None and earlier["outcome"] not in ("failed", "paused")
+        if digest and not (outcome == "failed" and judged):
             content = {
                 "schema_version": 1,
                 "digest": digest,
@@ -84,9 +98,7 @@ class Reporter:
                 "execution": execution,
                 "recorded": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             }
-            if outcome != "nothing-to-do":
-                verdict.write(self._s3, self._settings.model_bucket, digest, content)
-            elif not self._write_first(digest, content):
+            if not self._write(digest, content, earlier):
                 return answer
         name = f"model {self._settings.model_name} {digest[:12] or '(no digest)'}"
         why = "it passed every check" if outcome == "serving" else "\n  ".join(problems)
@@ -94,7 +106,7 @@ class Reporter:
             f"{name}: {_WHAT[outcome]}",
             f"why: {why}",
             f"serves now: {serves}",
-            f"next: {self._advice(outcome, final, run, announced)}",
+            f"next: {self._advice(outcome, final, run, announced, execution)}",
             f"execution: {execution}",
         ]
         self._sns.publish(
@@ -103,6 +115,22 @@ class Reporter:
             Message="\n".join(lines) + "\n",
         )
         return answer
+
+    def _write(self, digest: str, content: dict[str, Any], earlier: dict[str, Any] | None) -> bool:
+        """Write the verdict; False where another execution has told the end of this model.
+
+        Of duplicates that waited, for a switch or a person, one may have rolled the model out.
+        """
+        outcome = content["outcome"]
+        if outcome in _MODEST:
+            if earlier is None:
+                return self._write_first(digest, content)
+            again = earlier["announcement"] == content["announcement"] != ""
+            kept = outcome == "nothing-to-do" and earlier["outcome"] != "paused"
+            if (again or kept) and earlier["execution"] != content["execution"]:
+                return False
+        verdict.write(self._s3, self._settings.model_bucket, digest, content)
+        return True
 
     def _write_first(self, digest: str, content: dict[str, Any]) -> bool:
         """Write the first verdict on a digest; False where another execution has written one.
@@ -126,10 +154,6 @@ class Reporter:
             return earlier is not None and earlier["execution"] == content["execution"]
         return True
 
-    def _judged(self, digest: str) -> bool:
-        earlier = verdict.read(self._s3, self._settings.model_bucket, digest)
-        return earlier is not None and earlier["outcome"] != "failed"
-
     def _serves(self) -> str:
         """What the stack says; the message must go out even where that cannot be read."""
         try:
@@ -140,25 +164,40 @@ class Reporter:
         return f"{url}, and the stack is in {stack.status}" if stack.busy else url
 
     def _advice(
-        self, outcome: Outcome, final: bool, run: dict[str, Any], announced: dict[str, Any]
+        self,
+        outcome: Outcome,
+        final: bool,
+        run: dict[str, Any],
+        announced: dict[str, Any],
+        execution: str,
     ) -> str:
-        if outcome == "serving":
-            return (
-                "nothing. to go back later, start the state machine with the manifest of the "
-                'earlier model and "intent": "roll-back"'
-            )
         if outcome == "failed":
             return (
-                "read the execution; once its cause is mended, start the state machine again with "
-                f"{json.dumps(announced)[:1500]}"
+                "read the execution; once its cause is mended, start it again: "
+                f"{_start(execution, announced)}"
             )
         again = {"bucket": run["bucket"], "key": run["manifest_key"]}
+        if outcome == "serving":
+            former = from_model_url(run["previous_model_url"])
+            if former is None:
+                return "nothing"
+            given = {"bucket": former.bucket, "key": former.manifest_key, "intent": "roll-back"}
+            return f"nothing. to go back to the former model: {_start(execution, given)}"
         if outcome == "nothing-to-do":
             return (
                 "nothing. if this model is wanted after all, publish it again; one that is older "
-                "than what serves needs the state machine started with "
-                f"{json.dumps({**again, 'intent': 'roll-back'})}"
+                f"than what serves needs {_start(execution, {**again, 'intent': 'roll-back'})}"
             )
+        if "intent" in announced:
+            again["intent"] = announced["intent"]
+        if outcome == "paused":
+            return (
+                "resume the delivery: aws ssm put-parameter --overwrite --value on --name "
+                f"{self._settings.switch}; then announce the model again: "
+                f"{_start(execution, again)}"
+            )
+        if outcome == "declined":
+            return f"nothing, or ask for approval again: {_start(execution, again)}"
         look = (
             f"read the endpoint's log /aws/sagemaker/Endpoints/{self._settings.endpoint_name}; "
             if outcome == "rolled-back"
@@ -170,14 +209,11 @@ class Reporter:
                 f"after s3://{run['bucket']}/{verdict_key(run['digest'])} was deleted"
             )
         if outcome == "rolled-back":
-            if "intent" in announced:
-                again["intent"] = announced["intent"]
             return (
                 f"{look}the model itself was not found at fault: mend what is named above, then "
-                "announce it again: publish it again, or start the state machine with "
-                f"{json.dumps(again)}"
+                f"announce it again: {_start(execution, again)}"
             )
-        return f"{look}mend what is named above and publish again"
+        return "mend what is named above and publish again"
 
 
 _WHAT: dict[Outcome, str] = {
@@ -185,8 +221,19 @@ _WHAT: dict[Outcome, str] = {
     "refused": "was refused, nothing changed",
     "rolled-back": "was rolled back",
     "nothing-to-do": "was left out",
+    "paused": "was put off, the delivery is paused",
+    "declined": "was not approved, nothing changed",
     "failed": "could not be delivered",
 }
+
+
+def _start(execution: str, given: dict[str, Any]) -> str:
+    """The command that runs the delivery with this input."""
+    machine = execution.rpartition(":")[0].replace(":execution:", ":stateMachine:")
+    text = shlex.quote(json.dumps(given))
+    if len(text) > _COMMAND_LENGTH:
+        text = "file://INPUT, which the dead-letter queue holds"
+    return f"aws stepfunctions start-execution --state-machine-arn {machine} --input {text}"
 
 
 def _readable(reason: str) -> str:

@@ -16,7 +16,11 @@ log = logger("roll_out")
 
 @functools.cache
 def _updater() -> Updater:
-    return Updater(from_environment(Settings), cloudformation=boto3.client("cloudformation"))
+    return Updater(
+        from_environment(Settings),
+        cloudformation=boto3.client("cloudformation"),
+        cloudwatch=boto3.client("cloudwatch"),
+    )
 
 
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
@@ -28,11 +32,11 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
         context: unused.
     """
     run = event["run"]
-    act = _updater().roll_back if event["action"] == "roll-back" else _updater().roll_out
-    answer = act(
-        model_url=run["model_url"],
-        previous_model_url=run["previous_model_url"],
-        token=event["token"],
-    )
+    urls = {name: run[name] for name in ("model_url", "previous_model_url")}
+    if event["action"] == "roll-back":
+        answer = _updater().roll_back(**urls, token=event["token"])
+    else:
+        announced = f"{run['digest'][:8]}-{run['announcement']}" if run["announcement"] else ""
+        answer = _updater().roll_out(**urls, token=event["token"], announcement=announced)
     log.info(event["action"], extra={"digest": run["digest"], **answer})
     return answer

@@ -17,6 +17,13 @@ class Fault:
     reason: str
     of_model: bool
 
+    def then(self, effect: Fault) -> Fault:
+        """This fault, and what followed from it."""
+        return Fault(
+            reason=f"{self.reason}; then: {effect.reason}",
+            of_model=self.of_model or effect.of_model,
+        )
+
 
 def told_by_aws(reason: str) -> Fault:
     """The fault that CloudFormation or SageMaker names.

@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from shared.problem import Problem
+
 MAXIMUM_BYTES = 256 * 1024
 """No honest manifest is larger; a function must not read a large object into memory."""
 
@@ -32,8 +34,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 class ManifestProblem(Exception):
     """A manifest that cannot be used; `problems` holds every problem, each with its path."""
 
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("; ".join(problem.message for problem in problems))
         self.problems = problems
 
 
@@ -61,6 +63,7 @@ class Manifest:
     requires_torch: str
     requires_python: str
     evaluation_set: str
+    accuracy: float
     macro_f1: float
     smoke: tuple[Smoke, ...]
 
@@ -72,14 +75,15 @@ def parse(content: bytes) -> Manifest:
         ManifestProblem: the content is not JSON or breaks the schema; every problem at once.
     """
     if len(content) > MAXIMUM_BYTES:
-        raise ManifestProblem([f"the manifest has more than {MAXIMUM_BYTES} bytes"])
+        raise ManifestProblem([_problem(f"the manifest has more than {MAXIMUM_BYTES} bytes")])
     try:
         value = json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise ManifestProblem([f"the manifest is not JSON: {error}"]) from None
-    problems = list(problems_of(value, _SCHEMA)) or list(_cross_check(value))
-    if problems:
-        raise ManifestProblem(problems)
+        raise ManifestProblem([_problem(f"the manifest is not JSON: {error}")]) from None
+    if other := _other_version(value):
+        raise ManifestProblem([other])
+    if messages := list(problems_of(value, _SCHEMA)) or list(_cross_check(value)):
+        raise ManifestProblem([_problem(message) for message in messages])
     return Manifest(
         model_name=value["model_name"],
         created=_moment(value["created"]),
@@ -89,9 +93,25 @@ def parse(content: bytes) -> Manifest:
         requires_torch=value["requires"]["torch"],
         requires_python=value["requires"]["python"],
         evaluation_set=value["metrics"]["evaluation_set"],
+        accuracy=value["metrics"]["accuracy"],
         macro_f1=value["metrics"]["macro_f1"],
         smoke=tuple(Smoke(text=item["text"], label=item["label"]) for item in value["smoke"]),
     )
+
+
+def _other_version(value: Any) -> Problem | None:
+    """Of a manifest of another version, nothing else can be judged."""
+    known = _SCHEMA["properties"]["schema_version"]["const"]
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version == known:
+        return None
+    message = f"schema_version: got {version}, allowed: {known}"
+    return Problem(reason="manifest-version", message=message)
+
+
+def _problem(message: str) -> Problem:
+    missing = message.startswith("metrics") and message.endswith(": missing")
+    return Problem(reason="metrics-missing" if missing else "manifest-invalid", message=message)
 
 
 def problems_of(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]:

@@ -86,7 +86,11 @@ def operation(client: Any, name: str, token: str) -> Operation:
     """
     state: Literal["unknown", "running", "complete", "rolled-back"] = "unknown"
     failure = ""
-    for event in _events(client, name, token):
+    for event in _events(client, name):
+        if event.get("ClientRequestToken") != token:
+            if state == "unknown":
+                continue
+            break
         status = event["ResourceStatus"]
         reason = event.get("ResourceStatusReason", "")
         if state == "unknown":
@@ -102,17 +106,20 @@ def operation(client: Any, name: str, token: str) -> Operation:
     return Operation(state=state, failure=failure)
 
 
-def _events(client: Any, name: str, token: str) -> Iterator[dict[str, Any]]:
-    seen = False
+def tokens(client: Any, name: str) -> Iterator[str]:
+    """The client request tokens in the stack's events, newest first."""
+    return (
+        event["ClientRequestToken"]
+        for event in _events(client, name)
+        if "ClientRequestToken" in event
+    )
+
+
+def _events(client: Any, name: str) -> Iterator[dict[str, Any]]:
     request = {"StackName": name}
     for _ in range(_EVENT_PAGES):
         page = client.describe_stack_events(**request)
-        for event in page["StackEvents"]:
-            if event.get("ClientRequestToken") == token:
-                seen = True
-                yield event
-            elif seen:
-                return
+        yield from page["StackEvents"]
         if "NextToken" not in page:
             return
         request["NextToken"] = page["NextToken"]

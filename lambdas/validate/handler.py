@@ -9,6 +9,7 @@ from typing import Any
 import boto3
 
 from shared.environment import from_environment
+from shared.host import Host
 from shared.log import logger
 from validate.judgement import Judge, Settings
 
@@ -19,6 +20,7 @@ log = logger("validate")
 def _judge() -> Judge:
     return Judge(
         from_environment(Settings),
+        from_environment(Host, prefix="SERVING_"),
         s3=boto3.client("s3"),
         cloudformation=boto3.client("cloudformation"),
     )

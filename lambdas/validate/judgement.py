@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from shared import archive, verdict
+from shared.host import Host, unfit
 from shared.manifest import MAXIMUM_BYTES, Manifest, ManifestProblem, parse
 from shared.objects import head, read_small
 from shared.places import Place, from_manifest_key, from_model_url
+from shared.problem import Problem
 from shared.stack import StackFacts, describe
 from validate.announcement import Announcement, announcement_of
 
@@ -19,13 +21,15 @@ _CLOCK_SKEW = timedelta(days=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the function is told: where models lie, what serves them, and the gate."""
+    """What the function is told: where models lie, the stack that serves them, and the gate.
 
+    `aws_region` is Lambda's own variable.
+    """
+
+    aws_region: str
     model_bucket: str
     model_name: str
     endpoint_stack: str
-    serving_torch: str
-    serving_python: str
     minimum_macro_f1: float
 
 
@@ -38,10 +42,10 @@ class _Verdict:
     previous_model_url: str = ""
     archive_etag: str = ""
     final: bool = False
-    problems: list[archive.Problem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
     def refuse(self, reason: str, message: str) -> None:
-        self.problems.append(archive.Problem(reason=reason, message=message))
+        self.problems.append(Problem(reason=reason, message=message))
 
     def answer(
         self,
@@ -72,15 +76,16 @@ class _Verdict:
         return self.answer(
             "refuse",
             self.problems[0].reason,
-            [f"{problem.reason}: {problem.message}" for problem in self.problems],
+            [str(problem) for problem in self.problems],
         )
 
 
 class Judge:
-    """Holds an announced model against the bucket, the serving image, the gate and what serves."""
+    """Holds an announced model against the bucket, the host, the gate and what serves."""
 
-    def __init__(self, settings: Settings, *, s3: Any, cloudformation: Any) -> None:
+    def __init__(self, settings: Settings, host: Host, *, s3: Any, cloudformation: Any) -> None:
         self._settings = settings
+        self._host = host
         self._s3 = s3
         self._cloudformation = cloudformation
 
@@ -110,12 +115,22 @@ class Judge:
             )
             return result.refusal()
         result.place = place
+        if (region := self._bucket_region()) != settings.aws_region:
+            result.refuse(
+                "bucket-elsewhere",
+                f"{place.bucket} is in {region}, the endpoint in {settings.aws_region}: SageMaker "
+                "reads models of its own region only",
+            )
+            return result.refusal()
 
         earlier = verdict.read(self._s3, place.bucket, place.digest)
         if earlier and earlier["final"]:
             return result.answer("nothing-to-do", "refused-before", earlier["problems"])
         if earlier and earlier["outcome"] != "failed" and announcement.repeats(earlier):
             return result.answer("nothing-to-do", "judged-before")
+        if earlier and earlier["outcome"] == "failed":
+            # A person has sent it again: no duplicate of the event whose delivery broke.
+            result.announcement = announcement = replace(announcement, sequencer="")
         stack = describe(self._cloudformation, settings.endpoint_stack)
         result.previous_model_url = stack.model_url
         if stack.model_url == place.model_url and not stack.busy:
@@ -136,9 +151,7 @@ class Judge:
         try:
             manifest = parse(content)
         except ManifestProblem as error:
-            result.problems = [
-                archive.Problem(reason="manifest-invalid", message=text) for text in error.problems
-            ]
+            result.problems = error.problems
             return result.refusal()
 
         self._check_manifest(result, place, manifest, now)
@@ -150,6 +163,12 @@ class Judge:
         if announcement.roll_back:
             return result.answer("roll-out", "roll-back-asked-for")
         return self._compare(result, manifest, stack)
+
+    def _bucket_region(self) -> str:
+        """S3 calls its first region nothing, and Ireland by an older name as well."""
+        answer = self._s3.get_bucket_location(Bucket=self._settings.model_bucket)
+        location = answer.get("LocationConstraint") or "us-east-1"
+        return "eu-west-1" if location == "EU" else str(location)
 
     def _check_manifest(
         self, result: _Verdict, place: Place, manifest: Manifest, now: datetime
@@ -168,21 +187,7 @@ class Judge:
         if manifest.created > now + _CLOCK_SKEW:
             # It would look newer than every model that comes after it.
             result.refuse("created-in-future", f"created: got {manifest.created}, now is {now}")
-        for name, needed, has in (
-            ("torch", manifest.requires_torch, settings.serving_torch),
-            ("python", manifest.requires_python, settings.serving_python),
-        ):
-            if _version(has) < _version(needed):
-                result.refuse(
-                    f"{name}-too-old",
-                    f"the model needs {name} {needed} or newer, the serving image has {has}",
-                )
-        if manifest.macro_f1 < settings.minimum_macro_f1:
-            result.refuse(
-                "below-gate",
-                f"macro_f1 on {manifest.evaluation_set} is {manifest.macro_f1}, "
-                f"allowed: {settings.minimum_macro_f1} or more",
-            )
+        result.problems += unfit(manifest, self._host, settings.minimum_macro_f1)
 
     def _check_object(self, result: _Verdict, place: Place, manifest: Manifest) -> None:
         url = place.model_url
@@ -197,9 +202,9 @@ class Judge:
                 Bucket=place.bucket, Key=place.archive_key, IfMatch=facts["ETag"]
             )
             with answer["Body"] as body:
-                wrong = archive.check(body)
+                wrong = archive.check(body, self._host)
             # The checksum has shown that these bytes are this digest's, now and for ever.
-            result.final = bool(wrong)
+            result.final = any(not problem.of_instance for problem in wrong)
             result.problems += wrong
         result.archive_etag = etag
 
@@ -244,16 +249,16 @@ class Judge:
 
 def _integrity(
     url: str, place: Place, manifest: Manifest, facts: dict[str, Any] | None
-) -> list[archive.Problem]:
+) -> list[Problem]:
     if facts is None:
-        return [archive.Problem(reason="archive-missing", message=f"{url} does not exist")]
+        return [Problem(reason="archive-missing", message=f"{url} does not exist")]
     problems = []
     size = facts["ContentLength"]
     if size == 0:
-        problems.append(archive.Problem(reason="archive-empty", message=f"{url} has no bytes"))
+        problems.append(Problem(reason="archive-empty", message=f"{url} has no bytes"))
     elif size != manifest.archive_bytes:
         problems.append(
-            archive.Problem(
+            Problem(
                 reason="size-differs",
                 message=f"{url} has {size} bytes, the manifest says {manifest.archive_bytes}",
             )
@@ -261,7 +266,7 @@ def _integrity(
     checksum = facts.get("ChecksumSHA256", "")
     if not checksum or facts.get("ChecksumType", "FULL_OBJECT") != "FULL_OBJECT":
         problems.append(
-            archive.Problem(
+            Problem(
                 reason="checksum-missing",
                 message=(
                     f"{url} carries no SHA-256 of the whole object; "
@@ -271,15 +276,9 @@ def _integrity(
         )
     elif checksum != base64.b64encode(bytes.fromhex(place.digest)).decode():
         problems.append(
-            archive.Problem(
+            Problem(
                 reason="checksum-differs",
                 message=f"{url} has the SHA-256 {checksum} (base64), its key says {place.digest}",
             )
         )
     return problems
-
-
-def _version(text: str) -> tuple[int, ...]:
-    """Numbers of a version; 2.6 and 2.6.0 are the same."""
-    numbers = [int(part) for part in text.split("+")[0].split(".")]
-    return tuple(numbers + [0] * (3 - len(numbers)))

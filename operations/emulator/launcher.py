@@ -51,6 +51,8 @@ class Emulator:
 
     Attributes:
         log: What the server wrote.
+        stack_calls: The calls that CloudFormation made for stacks, each a line of JSON with the
+            service, the operation and the request; a service role is held against them.
         region: Region of the clients and of `environment()`.
     """
 
@@ -82,6 +84,7 @@ class Emulator:
         self._enforce_iam = enforce_iam
         self.region = region
         self.log = self._run_directory / "emulator.log"
+        self.stack_calls = self._run_directory / "cloudformation-calls.jsonl"
 
     @property
     def url(self) -> str:

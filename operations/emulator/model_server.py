@@ -1,14 +1,15 @@
 """The model server of an emulated SageMaker endpoint: one process, one loaded model.
 
 It unpacks a ``model.tar.gz`` into ``$SAGEMAKER_BASE_DIR/model``, loads it with the classes of
-AWS's own serving toolkit (``sagemaker-pytorch-inference``) and answers GET /ping and POST
-/invocations as the PyTorch image does. It listens only once the model is loaded, so that a ping
-tells the truth. When the other end of its standard input closes, it ends.
+AWS's own serving toolkit (``sagemaker-pytorch-inference``) and answers /ping and /invocations as
+TorchServe does in the PyTorch image, by any method. It listens only once the model is loaded, so
+that a ping tells the truth. When the other end of its standard input closes, it ends.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -21,9 +22,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 # TorchServe's limit in the image; SageMaker's own, for the whole request, is a little lower.
-MAX_REQUEST_BYTES = 6_553_500
+MAX_REQUEST_BYTES = int(os.environ.get("TS_MAX_REQUEST_SIZE", "6553500"))
+HEALTHY = b'{\n  "status": "Healthy"\n}\n'
+NOT_FOUND = b"""{
+  "code": 404,
+  "type": "ResourceNotFoundException",
+  "message": "Requested resource is not found, please refer to API document."
+}
+"""
 BAD_ARCHIVE = 65  # EX_DATAERR
 BAD_MODEL = 1
+_LINGER_SECONDS = 1
 
 
 def main() -> int:
@@ -58,25 +67,26 @@ def unpack(archive: Path, directory: Path) -> None:
         tar.extractall(directory, filter="data")
 
 
-class _RequestProperties:
-    """The headers of one request, as the toolkit asks for them."""
+class _Context:
+    """What TorchServe hands to the toolkit with a request, and takes back from it.
 
-    def __init__(self, headers: dict[str, str]) -> None:
+    It is one object for all requests, as TorchServe's is: handlers keep the one they load with.
+    """
+
+    def __init__(self, model_directory: Path) -> None:
+        self.model_name = "model"
+        self.system_properties = {"model_dir": str(model_directory)}
+        self.request_processor = [self]
+        self.begin({})
+
+    def begin(self, headers: dict[str, str]) -> None:
+        """Forget the request before this one."""
         self._headers = headers
+        self.status = 200
+        self.content_type = "text/plain"
 
     def get_request_properties(self) -> dict[str, str]:
         return self._headers
-
-
-class _Context:
-    """What TorchServe hands to the toolkit with a request, and takes back from it."""
-
-    def __init__(self, model_directory: Path, headers: dict[str, str]) -> None:
-        self.model_name = "model"
-        self.system_properties = {"model_dir": str(model_directory)}
-        self.request_processor = [_RequestProperties(headers)]
-        self.status = 200
-        self.content_type = "application/json"
 
     def set_response_status(self, code: int = 200, phrase: str = "", idx: int = 0) -> None:
         self.status = code
@@ -100,21 +110,18 @@ class Model:
             DefaultPytorchInferenceHandler,
         )
 
-        self._directory = directory
         # One request at a time, as one worker of the image.
         self._lock = threading.Lock()
+        self._context = _Context(directory)
         self._transformer = Transformer(default_inference_handler=DefaultPytorchInferenceHandler())
-        self._transformer.validate_and_initialize(
-            model_dir=str(directory), context=_Context(directory, {})
-        )
+        self._transformer.validate_and_initialize(model_dir=str(directory), context=self._context)
 
     def answer(self, body: bytes, headers: dict[str, str]) -> tuple[int, str, bytes]:
         """Status, content type and body for one invocation."""
-        context = _Context(self._directory, headers)
         with self._lock:
-            result = self._transformer.transform([{"body": body}], context)[0]
-        content_type = context.content_type if context.status == 200 else "text/plain"
-        return context.status, content_type, _encoded(result)
+            self._context.begin(headers)
+            result = self._transformer.transform([{"body": body}], self._context)[0]
+            return self._context.status, self._context.content_type, _encoded(result)
 
 
 def _encoded(result: Any) -> bytes:
@@ -130,39 +137,49 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1
 
-    def do_GET(self) -> None:
-        if self.path == "/ping":
-            self._send(200, "application/json", b'{\n  "status": "Healthy"\n}\n')
-        else:
-            self._send(404)
-
     def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal():
+        length = self.headers.get("Content-Length", "0")
+        path = self.path.partition("?")[0].rstrip("/")
+        if "Transfer-Encoding" in self.headers:
             self.close_connection = True
             self._send(411)
+        elif not length.isdecimal():
+            self.close_connection = True
+            self._send(400)
         elif int(length) > MAX_REQUEST_BYTES:
             self.close_connection = True
             self._send(413)
+            self._drop(int(length))
         else:
             body = self.rfile.read(int(length))
-            if self.path == "/invocations":
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                self._send(*self.model.answer(body, headers))
+            if path == "/invocations":
+                self._send(*self.model.answer(body, dict(self.headers.items())))
+            elif path == "/ping":
+                self._send(200, "application/json", HEALTHY)
             else:
-                self._send(404)
+                self._send(404, "application/json", NOT_FOUND)
 
-    def _send(self, status: int, content_type: str = "text/plain", body: bytes = b"") -> None:
+    do_GET = do_PUT = do_DELETE = do_POST
+
+    def _send(self, status: int, content_type: str = "", body: bytes = b"") -> None:
         self.send_response(status)
-        self.send_header("Content-Type", content_type)
+        if content_type:
+            self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
         self.wfile.flush()
 
+    def _drop(self, length: int) -> None:
+        """Take what the client still sends: it reads no answer before it is through."""
+        self.connection.settimeout(_LINGER_SECONDS)
+        with contextlib.suppress(OSError):
+            while length > 0 and (block := self.rfile.read1(min(length, 1 << 16))):
+                length -= len(block)
+
     def log_message(self, format: str, *arguments: Any) -> None:
         """Pings come many times a second: they are not logged."""
-        if self.path != "/ping":
+        if not self.path.startswith("/ping"):
             super().log_message(format, *arguments)
 
 

@@ -3,8 +3,10 @@
 Requests are checked with botocore's model of the service, an endpoint goes through the real
 states, and what it serves is a process that loaded the deployed ``model.tar.gz``. One production
 variant with one container is emulated; a request for another kind of endpoint is refused. Data
-capture, encryption, network and deployment settings are remembered and have no effect: traffic
-always moves to a new fleet at once, when its container answers its first ping.
+capture keeps requests and answers. Encryption and network settings are remembered and have no
+effect. Traffic always moves to a new fleet at once, when its container answers its first ping;
+where the deployment names alarms, the old fleet then stays for the termination wait and takes the
+traffic back if one of them rings.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from operations.emulator.sagemaker_capture import Capture, Store
 from operations.emulator.sagemaker_endpoint import Release
 from operations.emulator.sagemaker_endpoints import Endpoints
 from operations.emulator.sagemaker_launcher import Fetch, Launcher
@@ -38,11 +41,15 @@ class SageMaker:
         account: the emulated account, 12 digits.
         work_directory: holds the containers' folders and their logs, one file a container.
         server_python: the interpreter that has torch and ``sagemaker-pytorch-inference``.
+        store: puts bytes at an ``s3://`` URL; captured requests go there.
+        scaled: whether a resource, such as ``endpoint/E/variant/V``, is a scalable target.
         fetch: gives the object at an ``s3://`` URL as bytes or as the path of a file that stays;
             raises FileNotFoundError if there is none.
-        settle_seconds: how long RollingBack, Deleting and a change of capacity last.
+        settle_seconds: how long RollingBack, Deleting, a change of capacity and a minute of a
+            termination wait last.
         startup_seconds: a container's time until the first good ping, where the variant has no
             ``ContainerStartupHealthCheckTimeoutInSeconds``.
+        ringing: which of these CloudWatch alarms are in ALARM.
     """
 
     def __init__(
@@ -52,10 +59,15 @@ class SageMaker:
         account: str,
         work_directory: Path,
         server_python: Path,
+        store: Store,
+        scaled: Callable[[str], bool],
         fetch: Fetch,
         settle_seconds: float,
         startup_seconds: float = 60.0,
+        ringing: Callable[[list[str]], list[str]] = lambda alarms: [],
     ) -> None:
+        self._capture = Capture(store)
+        self._scaled = scaled
         self._region = region
         self._account = account
         self._fetch = fetch
@@ -66,7 +78,9 @@ class SageMaker:
             region=region,
             startup_seconds=startup_seconds,
         )
-        self._endpoints = Endpoints(launcher=launcher, settle_seconds=settle_seconds)
+        self._endpoints = Endpoints(
+            launcher=launcher, settle_seconds=settle_seconds, ringing=ringing
+        )
         self._lock = threading.RLock()
         prefix = f"arn:aws:sagemaker:{region}:{account}:"
         self._endpoint_prefix = f"{prefix}endpoint/"
@@ -121,7 +135,7 @@ class SageMaker:
         self, endpoint_name: str, body: bytes, content_type: str | None, accept: str | None
     ) -> InvokeResult:
         """Answer one InvokeEndpoint of the runtime API; an error is an answer too."""
-        return invoke(
+        result = invoke(
             self._endpoints,
             region=self._region,
             account=self._account,
@@ -130,6 +144,16 @@ class SageMaker:
             content_type=content_type,
             accept=accept,
         )
+        capture = self._endpoints.capture_of(endpoint_name) if result.status == 200 else None
+        if capture:
+            self._capture.keep(
+                capture,
+                endpoint=endpoint_name,
+                variant=result.headers["x-Amzn-Invoked-Production-Variant"],
+                sent=(body, content_type),
+                answered=(result.body, result.headers.get("Content-Type")),
+            )
+        return result
 
     def close(self) -> None:
         """End every model server; no endpoint serves after this."""
@@ -218,6 +242,8 @@ class SageMaker:
         name, arn = self._endpoint(request)
         # The service cannot roll back to a configuration that was deleted, and says so.
         self._configs.find(self._endpoints.release_of(name, arn).config.name)
+        release = self._release(request["EndpointConfigName"])
+        self._refuse_other_type(name, arn, release)
         retained: set[str] = set()
         if request.get("RetainAllVariantProperties"):
             excluded = request.get("ExcludeRetainedVariantProperties", [])
@@ -226,11 +252,26 @@ class SageMaker:
         self._endpoints.update(
             name,
             arn,
-            self._release(request["EndpointConfigName"]),
+            release,
             retained=retained,
             deployment=request.get("DeploymentConfig"),
         )
         return {"EndpointArn": arn}
+
+    def _refuse_other_type(self, name: str, arn: str, release: Release) -> None:
+        """While auto scaling holds a variant, its instance type stays.
+
+        https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-scaling-update.html
+        """
+        variant = self._endpoints.release_of(name, arn).variant
+        if release.variant["InstanceType"] == variant["InstanceType"]:
+            return
+        if self._scaled(f"endpoint/{name}/variant/{variant['VariantName']}"):
+            raise validation_error(
+                f'The variant(s) "{variant["VariantName"]}" must be deregistered as a scalable '
+                "target(s) with AWS Auto Scaling before they can be removed or have their instance "
+                "type updated."
+            )
 
     def _resize_endpoint(self, request: Json) -> Json:
         name, arn = self._endpoint(request)

@@ -64,6 +64,19 @@ class Endpoint:
     pending: Release | None = None
     failure_reason: str | None = None
     deployment: Json | None = None
+    bakes: bool = False
+
+    @property
+    def alarms(self) -> list[str]:
+        """Names of the alarms that roll a deployment back; without one nothing bakes."""
+        configured = (self.deployment or {}).get("AutoRollbackConfiguration", {})
+        return [alarm["AlarmName"] for alarm in configured.get("Alarms", [])]
+
+    @property
+    def bake_seconds(self) -> float:
+        """How long both fleets stay once the traffic has moved, in the service's own time."""
+        policy = (self.deployment or {}).get("BlueGreenUpdatePolicy", {})
+        return float(policy.get("TerminationWaitInSeconds", 0)) if self.alarms else 0.0
 
     def uses(self, config: str) -> bool:
         """Whether it serves this endpoint configuration or is on its way to it."""
@@ -100,6 +113,7 @@ class Endpoint:
                         **_variant(self.pending),
                         "DesiredWeight": coming.weight,
                         "DesiredInstanceCount": coming.instances,
+                        "VariantStatus": [{"Status": "Baking" if self.bakes else "Creating"}],
                         "InstanceType": self.pending.variant["InstanceType"],
                     }
                 ],

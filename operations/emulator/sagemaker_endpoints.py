@@ -15,6 +15,7 @@ from operations.emulator.sagemaker_requests import Json, validation_error
 
 logger = logging.getLogger(__name__)
 
+_BETWEEN_LOOKS_SECONDS = 0.1
 _IN_PROGRESS = ("Creating", "Updating", "RollingBack", "Deleting")
 
 
@@ -23,11 +24,20 @@ class Endpoints:
 
     Args:
         launcher: makes and ends the fleets.
-        settle_seconds: how long RollingBack, Deleting and a change of capacity last.
+        settle_seconds: how long RollingBack, Deleting, a change of capacity and a minute of a bake
+            last.
+        ringing: which of these alarms are in ALARM.
     """
 
-    def __init__(self, *, launcher: Launcher, settle_seconds: float) -> None:
+    def __init__(
+        self,
+        *,
+        launcher: Launcher,
+        settle_seconds: float,
+        ringing: Callable[[list[str]], list[str]],
+    ) -> None:
         self._launcher = launcher
+        self._ringing = ringing
         self._settle_seconds = settle_seconds
         self._lock = threading.RLock()
         self._endpoints: dict[str, Endpoint] = {}
@@ -115,6 +125,12 @@ class Endpoints:
         with self._lock:
             return self._settled(name, arn).release
 
+    def capture_of(self, name: str) -> Json | None:
+        """The data capture of the configuration that serves under a name."""
+        with self._lock:
+            endpoint = self._endpoints.get(name.lower())
+            return endpoint.release.config.settings.get("DataCaptureConfig") if endpoint else None
+
     def arns(self) -> set[str]:
         """The ARNs of all endpoints."""
         with self._lock:
@@ -172,21 +188,44 @@ class Endpoints:
         try:
             fleet = self._launcher.launch(endpoint.name, release)
         except LaunchError as error:
-            with self._lock:
-                self._move(endpoint, "RollingBack", str(error))
-            self._settle()
-            with self._lock:
-                endpoint.pending = None
-                self._move(endpoint, "InService", str(error))
+            self._roll_back(endpoint, str(error))
             return
         with self._lock:
             old, endpoint.fleet = endpoint.fleet, fleet
-            endpoint.release, endpoint.pending = release, None
+            endpoint.bakes = True
+        ringing = self._bake(endpoint)
+        if ringing:
+            with self._lock:
+                endpoint.fleet, endpoint.bakes = old, False
+            self._launcher.end(fleet, drain=True)
+            reason = f"The deployment was rolled back: in ALARM: {', '.join(ringing)}."
+            self._roll_back(endpoint, reason)
+            return
+        with self._lock:
+            endpoint.release, endpoint.pending, endpoint.bakes = release, None, False
             endpoint.current = endpoint.desired = desired
         if old:
             self._launcher.end(old, drain=True)
         with self._lock:
             self._move(endpoint, "InService")
+
+    def _roll_back(self, endpoint: Endpoint, reason: str) -> None:
+        with self._lock:
+            self._move(endpoint, "RollingBack", reason)
+        self._settle()
+        with self._lock:
+            endpoint.pending = None
+            self._move(endpoint, "InService", reason)
+
+    def _bake(self, endpoint: Endpoint) -> list[str]:
+        """Keep the old fleet for the termination wait; the alarms that ended it, if any did."""
+        end = time.monotonic() + endpoint.bake_seconds / 60 * self._settle_seconds
+        while endpoint.alarms and not self._launcher.closing.is_set():
+            ringing = self._ringing(endpoint.alarms)
+            if ringing or time.monotonic() >= end:
+                return ringing
+            self._launcher.closing.wait(_BETWEEN_LOOKS_SECONDS)
+        return []
 
     def _resize(self, endpoint: Endpoint) -> None:
         self._settle()

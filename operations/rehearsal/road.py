@@ -22,7 +22,7 @@ TEXTS = (
     "I love the new update, great work!",
     "The meeting is on Tuesday.",
 )
-STEPS = 15
+STEPS = 16
 
 # The served script of a model whose files do not fit its code.
 BROKEN_INFERENCE = """
@@ -100,7 +100,7 @@ def travel(
     bucket = account.outputs("storage")["ModelBucket"]
     serving = account.outputs("endpoint")
     endpoint = serving["EndpointName"]
-    platform = _write_platform(settings, bucket, serving["ServingImage"], folder)
+    platform = _write_platform(settings, bucket, folder)
 
     def roll_out(package: Package, title: str, expected: str) -> None:
         with progress.step(title) as step:
@@ -135,6 +135,7 @@ def travel(
         predict(f"predict with the {name} model", name)
 
     served = account.served_model()
+    roll_out(bench.cut_off(package, "torn"), "publish a torn archive", "refused")
     with progress.step("package a broken model") as step:
         broken = _package_broken(step, bench, folder)
         step.note = "the packager's own check refused it; packed without"
@@ -172,11 +173,9 @@ def _package_broken(step: Step, bench: Workbench, folder: Path) -> Package:
     return bench.package(step, "broken", "second", *arguments, "--skip-load-check")
 
 
-def _write_platform(settings: Settings, bucket: str, image: str, folder: Path) -> Path:
+def _write_platform(settings: Settings, bucket: str, folder: Path) -> Path:
     path = folder / "platform.json"
-    facts = platform_facts(
-        settings, catalog=load_catalog(), model_bucket=bucket, image=image, node_type=None
-    )
+    facts = platform_facts(settings, catalog=load_catalog(), model_bucket=bucket, node_type=None)
     path.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     return path
 

@@ -412,6 +412,22 @@ def test_an_alarm_looks_at_its_own_dimensions(emulator: Emulator, stacks: Stacks
     assert json.loads(notice["Message"])["AlarmName"] == name
 
 
+def test_an_alarm_ends_with_the_data_that_raised_it(emulator: Emulator, stacks: Stacks) -> None:
+    properties = {
+        "Namespace": "Tests",
+        "MetricName": "Failures",
+        "Dimensions": [{"Name": "Endpoint", "Value": "mine"}],
+        "Period": "10",
+        "Statistic": "Sum",
+        "TreatMissingData": "notBreaching",
+    }
+    name = stacks.resource(made(stacks, {"Alarm": alarm(**properties)}), "Alarm")
+    while state(emulator, name) != "ALARM":
+        put(emulator, "Failures", 1, "mine")
+    while state(emulator, name) != "OK":
+        time.sleep(0.5)
+
+
 def query(identifier: str, metric: str) -> dict[str, Any]:
     return {
         "Id": identifier,
@@ -446,14 +462,34 @@ def test_an_alarm_on_metric_math(emulator: Emulator, stacks: Stacks) -> None:
     assert state(emulator, name) == "ALARM"
 
 
-def test_an_expression_that_cannot_be_evaluated_is_refused(stacks: Stacks) -> None:
+def test_an_alarm_on_a_share_of_enough_requests(emulator: Emulator, stacks: Stacks) -> None:
     metrics = [
-        {"Id": "rate", "Expression": "ANOMALY_DETECTION_BAND(failed)"},
+        {"Id": "share", "Expression": "IF(served >= 10, 100 * failed / served, 0)"},
+        query("failed", "FailedOf"),
+        query("served", "ServedOf"),
+    ]
+    settings = {"Threshold": "40", "TreatMissingData": "notBreaching"}
+    stack = made(stacks, {"Alarm": alarm(Metrics=metrics, **settings)})
+    name = stacks.resource(stack, "Alarm")
+    put(emulator, "FailedOf", 8, "math")
+    put(emulator, "ServedOf", 8, "math")
+    assert state(emulator, name) == "OK"
+    put(emulator, "ServedOf", 2, "math")
+    assert state(emulator, name) == "ALARM"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["ANOMALY_DETECTION_BAND(failed)", "IF(failed, 1)", "1 < failed < 2", "IF(failed == 1, 1, 0)"],
+)
+def test_an_expression_that_cannot_be_evaluated_is_refused(stacks: Stacks, expression: str) -> None:
+    metrics = [
+        {"Id": "rate", "Expression": expression},
         query("failed", "Failed"),
     ]
     stack = stacks.create({"Alarm": alarm(Metrics=metrics)})
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
-    assert "the emulator evaluates + - * / of metrics only" in stacks.reasons(stack)
+    assert "the emulator evaluates + - * /, one comparison and IF" in stacks.reasons(stack)
 
 
 def nested(url: str) -> dict[str, Any]:

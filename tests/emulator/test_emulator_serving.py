@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -176,6 +177,57 @@ def test_a_model_is_rolled_out_replaced_rolled_back_and_removed(
     assert names(emulator) == (set(), set())
     assert endpoints(emulator, "road") == []
     assert "ModelUrl" not in outputs(stack)
+
+
+def test_an_alarm_on_real_data_rolls_an_update_back_in_its_bake(
+    emulator: Emulator, stacks: Stacks, urls: dict[str, str]
+) -> None:
+    wanted = resources("baked")
+    wanted["Endpoint"]["Properties"]["DeploymentConfig"] = {
+        "BlueGreenUpdatePolicy": {
+            "TrafficRoutingConfiguration": {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0},
+            "TerminationWaitInSeconds": 3600,
+        },
+        "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": {"Ref": "Alarm"}}]},
+    }
+    wanted["Alarm"] = {
+        "Type": "AWS::CloudWatch::Alarm",
+        "Properties": {
+            "AlarmName": "baked-smoke",
+            "Namespace": "UltraCluster",
+            "MetricName": "SmokeFailures",
+            "Dimensions": [{"Name": "EndpointName", "Value": "baked"}],
+            "Statistic": "Sum",
+            "Period": 60,
+            "EvaluationPeriods": 1,
+            "Threshold": 1,
+            "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+            "TreatMissingData": "notBreaching",
+        },
+    }
+    rest = {"Parameters": PARAMETERS, "Conditions": CONDITIONS, "Outputs": OUTPUTS}
+    stack = stacks.create(wanted, **rest)
+    stack = stacks.set_parameters(stack, ModelUrl=urls["one"])
+    assert stack["StackStatus"] == "UPDATE_COMPLETE", stacks.reasons(stack)
+    before = names(emulator)
+    stacks.start_update(stack, ModelUrl=urls["two"])
+    while ask(emulator, "baked") != "two":
+        time.sleep(0.1)
+    cloudwatch = emulator.client("cloudwatch")
+    for name, value in (("another", 1), ("baked", 0), ("baked", 1)):
+        datum = {
+            "MetricName": "SmokeFailures",
+            "Dimensions": [{"Name": "EndpointName", "Value": name}],
+            "Value": value,
+        }
+        assert ask(emulator, "baked") == "two"
+        cloudwatch.put_metric_data(Namespace="UltraCluster", MetricData=[datum])
+    stack = stacks.settled(stack["StackId"])
+    assert stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
+    assert "in ALARM: baked-smoke" in stacks.reasons(stack)
+    assert ask(emulator, "baked") == "one"
+    assert names(emulator) == before
+    assert outputs(stack)["ModelUrl"] == urls["one"]
 
 
 def test_the_old_model_lives_until_the_new_one_serves(

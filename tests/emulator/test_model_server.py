@@ -166,11 +166,12 @@ def test_a_body_may_be_as_large_as_the_image_allows(server: Server) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "headers", "status"),
     [
-        ("GET", "/invocations", {}, 404),
         ("GET", "/nope", {}, 404),
-        ("POST", "/ping", {}, 404),
-        ("POST", "/invocations", {"Content_Length": "-1"}, 411),
-        ("DELETE", "/ping", {}, 501),
+        ("POST", "/", {}, 404),
+        ("POST", "/invocations", {"Content_Length": "-1"}, 400),
+        ("POST", "/invocations", {"Content_Length": "x"}, 400),
+        ("POST", "/invocations", {"Transfer_Encoding": "chunked"}, 411),
+        ("PATCH", "/ping", {}, 501),
     ],
 )
 def test_other_requests_are_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,6 +101,69 @@ def test_a_roll_out_switches_real_models_without_a_failed_request(
     assert after["EndpointConfigName"] == "negative"
     assert "PendingDeploymentSummary" not in after
     assert len(hosting.servers()) == 1
+
+
+def guarded(*, minutes: int = 2) -> dict[str, Any]:
+    """A deployment whose old fleet stays for so long, and that two alarms roll back."""
+    return {
+        "BlueGreenUpdatePolicy": {
+            "TrafficRoutingConfiguration": {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0},
+            "TerminationWaitInSeconds": minutes * 60,
+        },
+        "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "texts"}, {"AlarmName": "errors"}]},
+    }
+
+
+def stages(hosting: Hosting) -> list[str]:
+    (variant,) = hosting.describe()["PendingDeploymentSummary"]["ProductionVariants"]
+    return [status["Status"] for status in variant["VariantStatus"]]
+
+
+def until_it_bakes(hosting: Hosting) -> None:
+    assert stages(hosting) == ["Creating"]
+    while stages(hosting) != ["Baking"]:
+        time.sleep(0.02)
+
+
+def test_a_new_fleet_bakes_while_the_old_one_is_warm(serving: Hosting) -> None:
+    serving.release("second")
+    serving.ringing = ["somebody-elses"]
+    serving.update("second", DeploymentConfig=guarded())
+    until_it_bakes(serving)
+    assert serving.invoke().body == b"second"
+    assert serving.describe()["EndpointConfigName"] == "first"
+    assert len(serving.servers()) == 2
+    assert serving.passes() == ["Updating", "InService"]
+    assert serving.describe()["EndpointConfigName"] == "second"
+    assert "FailureReason" not in serving.describe()
+    assert len(serving.servers()) == 1
+
+
+def test_an_alarm_in_the_bake_gives_the_traffic_back(serving: Hosting) -> None:
+    serving.release("second")
+    serving.update("second", DeploymentConfig=guarded(minutes=60))
+    until_it_bakes(serving)
+    serving.ringing = ["texts"]
+    assert serving.passes() == ["Updating", "RollingBack", "InService"]
+    assert serving.invoke().body == b"first"
+    after = serving.describe()
+    assert after["EndpointConfigName"] == "first"
+    assert "texts" in after["FailureReason"]
+    assert "PendingDeploymentSummary" not in after
+    assert len(serving.servers()) == 1
+    serving.ringing = []
+    serving.release("third")
+    serving.update("third", DeploymentConfig=guarded(minutes=0))
+    assert serving.passes() == ["Updating", "InService"]
+    assert serving.invoke().body == b"third"
+
+
+def test_without_alarms_nothing_bakes(serving: Hosting) -> None:
+    serving.release("second")
+    without = {"BlueGreenUpdatePolicy": guarded(minutes=60)["BlueGreenUpdatePolicy"]}
+    serving.update("second", DeploymentConfig=without)
+    assert serving.passes() == ["Updating", "InService"]
+    assert serving.invoke().body == b"second"
 
 
 def test_a_container_that_ends_fails_the_creation_and_says_why_in_its_log(
@@ -222,6 +287,45 @@ def test_counts_and_weights_are_kept_only_where_asked_for(serving: Hosting) -> N
             EndpointName="endpoint",
             DesiredWeightsAndCapacities=[{"VariantName": "other", "DesiredInstanceCount": 1}],
         )
+
+
+@pytest.mark.case("M15")
+def test_another_instance_type_is_refused_while_scaling_is_registered(serving: Hosting) -> None:
+    serving.release("second")
+    serving.release("larger", instance_type="ml.c8g.4xlarge")
+    serving.scaled.add("endpoint/endpoint/variant/main")
+    with pytest.raises(ApiError, match="must be deregistered as a scalable target"):
+        serving.update("larger")
+    assert serving.describe()["EndpointStatus"] == "InService"
+    serving.update("second")  # another model alone needs no such thing
+    serving.passes()
+    assert serving.invoke().body == b"second"
+    serving.scaled.clear()
+    serving.update("larger")
+    serving.passes()
+    assert serving.invoke().body == b"larger"
+
+
+def test_a_share_of_the_answers_is_captured(hosting: Hosting) -> None:
+    capture = {
+        "InitialSamplingPercentage": 50,
+        "DestinationS3Uri": "s3://kept/here",
+        "CaptureOptions": [{"CaptureMode": "Output"}],
+    }
+    hosting.release("first", capture=capture)
+    hosting.create("first")
+    hosting.passes()
+    before = set(hosting.objects)
+    for body in (b"x", b"fail", b"x", b"x", b"x"):
+        hosting.invoke(body)
+    kept = set(hosting.objects) - before
+    assert len(kept) == 2  # of four good answers
+    for url in kept:
+        assert url.startswith("s3://kept/here/endpoint/main/")
+        line = json.loads(bytes(hosting.objects[url]))
+        assert set(line["captureData"]) == {"endpointOutput"}
+        output = line["captureData"]["endpointOutput"]
+        assert (output["encoding"], base64.b64decode(output["data"])) == ("BASE64", b"first")
 
 
 @pytest.mark.case("M20")

@@ -64,14 +64,19 @@ class Hosting:
         self.objects: dict[str, bytes | Path] = {
             "s3://models/model.tar.gz": packed({"code/inference.py": PROGRAM})
         }
+        self.ringing: list[str] = []
+        self.scaled: set[str] = set()
         self.service = SageMaker(
             region="us-west-2",
             account="000000000000",
             work_directory=folder,
             server_python=server_python,
+            store=self.objects.__setitem__,
+            scaled=self.scaled.__contains__,
             fetch=self._fetch,
             settle_seconds=0.5,
             startup_seconds=startup_seconds,
+            ringing=lambda alarms: [name for name in self.ringing if name in alarms],
         )
 
     def _fetch(self, url: str) -> bytes | Path:
@@ -83,7 +88,14 @@ class Hosting:
         return self.service.call(operation, request)
 
     def release(
-        self, name: str, *, url: str = "s3://models/model.tar.gz", count: int = 1, **variables: str
+        self,
+        name: str,
+        *,
+        url: str = "s3://models/model.tar.gz",
+        count: int = 1,
+        instance_type: str = "ml.c7g.4xlarge",
+        capture: Mapping[str, Any] | None = None,
+        **variables: str,
     ) -> None:
         """Make a model and a configuration of this name; WORD is the name unless given."""
         self.call(
@@ -99,10 +111,15 @@ class Hosting:
         variant = {
             "VariantName": "main",
             "ModelName": name,
-            "InstanceType": "ml.c7g.4xlarge",
+            "InstanceType": instance_type,
             "InitialInstanceCount": count,
         }
-        self.call("CreateEndpointConfig", EndpointConfigName=name, ProductionVariants=[variant])
+        self.call(
+            "CreateEndpointConfig",
+            EndpointConfigName=name,
+            ProductionVariants=[variant],
+            DataCaptureConfig=capture,
+        )
 
     def create(self, release: str) -> None:
         self.call("CreateEndpoint", EndpointName="endpoint", EndpointConfigName=release)

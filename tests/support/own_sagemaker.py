@@ -13,6 +13,8 @@ def main(folder: Path, archive: Path, python: Path) -> None:
         account="000000000000",
         work_directory=folder,
         server_python=python,
+        store=lambda url, body: None,
+        scaled=lambda resource: False,
         fetch=lambda url: archive,
         settle_seconds=0.1,
     )

@@ -72,6 +72,10 @@ class Resolved:
             return self._attribute(stack, *argument)
         if name == "Fn::ImportValue":
             return self.value(*self._exports[argument])
+        if name == "Fn::GetStackOutput":
+            other = argument["StackName"]
+            output = self.templates[other]["Outputs"][argument["OutputName"]]
+            return self.value(other, output["Value"])
         if name == "Fn::Join":
             separator, parts = argument
             return separator.join(str(part) for part in self.value(stack, parts))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import training
+from benchmarks import packing, training
 from benchmarks.loops import Material, OurLoop
 from benchmarks.state import checkpoints, loading
 from training.core.backend import open_backend
 from training.core.settings import Speed
+from training.packaging import archive
 from training.roberta_sentiment.dataset import read_dataset
 from training.roberta_sentiment.model import load
 from training.roberta_sentiment.settings import find_model
@@ -52,6 +54,19 @@ def test_state_and_batches_are_timed(material: Material, encoder: Path) -> None:
     assert all(value > 0 for value in found.values())
     _, tokenizer = load(find_model(str(encoder)))
     assert min(loading(material, tokenizer)) > 0
+
+
+def test_every_packer_packs_the_same_members(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"weights" * 1000)
+    before = archive.DEFLATE
+    seconds = packing.pack(tmp_path, {"code/x": tmp_path / "x"})
+    assert archive.DEFLATE is before
+    assert len(seconds) == 3
+    for name in seconds:
+        with tarfile.open(tmp_path / name) as tar:
+            content = tar.extractfile("code/x")
+            assert content is not None
+            assert content.read() == b"weights" * 1000
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

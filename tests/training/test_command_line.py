@@ -118,7 +118,7 @@ def test_zero_epochs_are_refused(
     ("arguments", "message"),
     [
         ([], "required: COMMAND"),
-        (["check", "{tmp}/missing.tar.gz"], "the file cannot be read: No such file"),
+        (["check", "{tmp}/missing.tar.gz"], "missing.tar.gz: No such file"),
         (["package", "--model", "{tmp}"], "required: --results, --output"),
         (
             ["package", "--model", "{tmp}", "--results", "{tmp}/no.json", "--output", "{tmp}/out"],

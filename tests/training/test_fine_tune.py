@@ -190,7 +190,7 @@ def test_names_and_links_become_plain_in_training_as_in_serving(text: str, expec
 
 def test_the_served_model_sees_what_the_trained_one_saw(trained: Path, tuned: Any) -> None:
     def score(folder: Path, text: str) -> float:
-        return float(inference.predict_fn([text], inference.model_fn(str(folder)))[0]["score"])
+        return float(inference.predict([text], inference.model_fn(str(folder)))[0]["score"])
 
     assert score(trained, "good @jane http://x") == score(trained, "good @user http")
     kept = tuned("kept", "--max-steps", "5", "--set", "text.names_and_links=keep")

@@ -13,7 +13,8 @@ import pytest
 
 from training.command import InputError
 from training.files import sha256_of
-from training.packaging import layout, smoke
+from training.packaging import smoke
+from training.packaging.inspection import problems
 from training.packaging.load_check import Answer
 from training.packaging.package import package
 
@@ -50,7 +51,7 @@ def test_the_archive_holds_what_serving_needs_and_nothing_else(packed: Path) -> 
         names = {member.name for member in tar if member.isfile()}
     assert {"config.json", "model.safetensors", "code/inference.py", "tokenizer.json"} <= names
     assert not {"results.json", "code/requirements.txt"} & names
-    assert layout.problems(packed / "model.tar.gz") == []
+    assert problems(packed / "model.tar.gz") == []
 
 
 def test_the_manifest_announces_this_archive_and_these_results(packed: Path, trained: Path) -> None:
@@ -175,7 +176,7 @@ def test_the_load_check_can_be_skipped_to_rehearse_a_failure(
     request_for: Any, tmp_path: Path, packed: Path
 ) -> None:
     script = tmp_path / "own.py"
-    script.write_text("def model_fn(folder):\n    raise OSError('broken')\n", encoding="utf-8")
+    script.write_text(f"{LIGHT}\ndef model_fn(folder):\n    raise OSError\n", encoding="utf-8")
     manifest = package(request_for(inference=script))
     good = manifest_of(packed)
     assert manifest["archive"]["sha256"] != good["archive"]["sha256"]

@@ -134,7 +134,7 @@ def test_from_text_to_a_loss_under_that_of_guessing_by_frequency(
 def test_a_killed_run_goes_on_and_its_weights_are_equal_bit_by_bit(
     shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = ("--max-steps", "600", "--set", "checkpoint.every=50")
+    more = ("--max-steps", "150", "--set", "checkpoint.every=10")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main(pretrain_arguments(shards, whole, *more)) == 0
     command = [sys.executable, "-m", "training.bert_pretraining"]

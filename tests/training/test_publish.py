@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from botocore.stub import ANY, Stubber
 
+from shared.layout import MAXIMUM_ARCHIVE
 from training.command import InputError
 from training.packaging import publish as publishing
 from training.packaging.cli import main
@@ -199,8 +200,8 @@ def test_a_package_that_is_not_whole_is_not_uploaded(
 def test_an_archive_over_5_gib_is_not_uploaded(
     package_copy: Path, s3: Any, stub: Stubber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert publishing.MAX_BYTES == 5 * 1024**3
-    monkeypatch.setattr(publishing, "MAX_BYTES", 1000)
+    assert MAXIMUM_ARCHIVE == 5 * 1024**3
+    monkeypatch.setattr(publishing, "MAXIMUM_ARCHIVE", 1000)
     with pytest.raises(InputError, match=r"one upload takes at most 1000 \(5 GiB\)"):
         publish(package_copy, PLATFORM, s3=s3)
 

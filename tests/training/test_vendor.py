@@ -16,7 +16,8 @@ from packaging.requirements import Requirement
 
 from training.command import InputError
 from training.files import sha256_of
-from training.packaging import layout, vendor
+from training.packaging import vendor
+from training.packaging.inspection import problems
 from training.packaging.package import package
 
 pytestmark = pytest.mark.training
@@ -89,9 +90,11 @@ def wheel(folder: Path, name: str, files: dict[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(folder / name, "w") as content:
         for path, text in files.items():
-            content.writestr(path, text)
+            content.writestr(path, text.encode("latin-1"))
 
 
+# The head of a shared object for aarch64.
+ELF = "\x7fELF\x02\x01" + "\0" * 12 + "\xb7\0"
 METADATA = """Metadata-Version: 2.4
 Name: transformers
 Version: 9.0
@@ -120,7 +123,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "../outside.py": "",
         },
     )
-    wheel(folder, "tokenizers-1.0-cp312-cp312-linux_aarch64.whl", {"tokenizers/core.so": "elf"})
+    wheel(folder, "tokenizers-1.0-cp312-cp312-linux_aarch64.whl", {"tokenizers/core.so": ELF})
     monkeypatch.setattr(subprocess, "run", fail)
     return cache
 
@@ -139,7 +142,7 @@ def test_vendored_packages_lie_under_their_tag_and_set_what_the_image_needs(
         "code/vendor/cp312-aarch64/transformers/__init__.py",
         "code/vendor/cp312-aarch64/transformers/more.py",
     ]
-    assert layout.problems(request.output / "model.tar.gz") == []
+    assert problems(request.output / "model.tar.gz") == []
     assert manifest["requires"] == {"torch": "2.7", "python": "3.12"}
 
 

@@ -17,16 +17,27 @@ from aws_cdk import aws_s3 as s3
 
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
+from ultracluster.serving_host import ServingHost
 
 LAMBDAS = Path(__file__).parents[2] / "lambdas"
 FUNCTIONS = ("validate", "roll_out", "settle", "record")
 BUCKET = "models-of-the-test"
 ENDPOINT_STACK = "ultracluster-test-endpoint"
+HOST = ServingHost(
+    instance="ml.c7g.4xlarge",
+    torch="2.6.0",
+    python="3.12",
+    memory_gib=32,
+    disk_gib=30,
+    package_mib=4096,
+    workers=4,
+    bf16=True,
+)
 ROLE = "arn:aws:iam::000000000000:role/endpoint-service"
 
 
 @functools.cache
-def template(poll_seconds: int = 30) -> assertions.Template:
+def template(poll_seconds: int = 30, approval_hours: int | None = None) -> assertions.Template:
     app = cdk.App(analytics_reporting=False)
     stack = cdk.Stack(
         app,
@@ -42,16 +53,17 @@ def template(poll_seconds: int = 30) -> assertions.Template:
         endpoint_name="ultracluster-test",
         endpoint_stack_name=ENDPOINT_STACK,
         service_role_arn=ROLE,
-        gate=Gate(serving_torch="2.6.0", serving_python="3.12", minimum_macro_f1=0.6),
+        gate=Gate(host=HOST, minimum_macro_f1=0.6),
+        approval_hours=approval_hours,
         poll_seconds=poll_seconds,
         removal_policy=cdk.RemovalPolicy.DESTROY,
     )
     return assertions.Template.from_stack(stack)
 
 
-def resources(kind: str) -> dict[str, dict[str, Any]]:
+def resources(kind: str, approval_hours: int | None = None) -> dict[str, dict[str, Any]]:
     """Properties of each resource of a type, by logical id."""
-    found = template().find_resources(kind)
+    found = template(approval_hours=approval_hours).find_resources(kind)
     return {name: resource["Properties"] for name, resource in found.items()}
 
 
@@ -69,13 +81,13 @@ def text(value: Any) -> str:
 
 
 @functools.cache
-def definition() -> dict[str, Any]:
+def definition(approval_hours: int | None = None) -> dict[str, Any]:
     """The state machine, each function called by the name of its folder."""
     handlers = {
         name: properties["Handler"].split(".")[0]
         for name, properties in resources("AWS::Lambda::Function").items()
     }
-    (machine,) = resources("AWS::StepFunctions::StateMachine").values()
+    (machine,) = resources("AWS::StepFunctions::StateMachine", approval_hours).values()
     written = text(machine["DefinitionString"])
     for name, folder in handlers.items():
         written = written.replace(f"<{name}>", folder)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import delivery
 from benchmarks.synth import EMPTY, cases, rules_ms, settings
 from ultracluster.environment import load_environment
 
@@ -22,3 +23,13 @@ def test_every_measured_app_is_a_right_one(title: str, text: str, tmp_path: Path
 def test_settings_and_rules_are_timed(tmp_path: Path) -> None:
     (tmp_path / "bench.toml").write_text(settings(queues=2, nodes=1), encoding="utf-8")
     assert rules_ms("bench", tmp_path) > 0
+
+
+def test_every_function_is_timed_cold_and_the_deliverys_warm() -> None:
+    folders = {path.parent.name for path in delivery.LAMBDAS.glob("*/handler.py")}
+    cold = delivery.cold(turns=1)
+    assert set(cold) == {delivery.BASELINE, *folders}
+    assert min(cold.values()) > 0
+    warm = delivery.warm(roll_outs=2)
+    assert set(warm) <= folders
+    assert {"validate", "roll_out", "settle", "record"} <= set(warm)

@@ -1,9 +1,10 @@
-"""`ultracluster lint`, `settings` and `deploy-policy`."""
+"""`ultracluster lint`, `changes`, `settings` and `deploy-policy`."""
 
 from __future__ import annotations
 
 import fnmatch
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,20 @@ def test_lint_ends_with_1_on_an_error(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "own.toml").write_text(text)
     assert run("lint", "-c", str(tmp_path / "own.toml")) == 1
     assert "network.accelerator_az_id: got 'usw2-az2'" in capsys.readouterr().out
+
+
+def test_changes_say_when_the_account_cannot_be_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    assert run("changes", "-c", "dev") == 1
+    assert "the deployed stacks cannot be read: Unable to locate credentials; log in" in (
+        capsys.readouterr().out
+    )
 
 
 def test_settings_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from aws_cdk.assertions import Match
 
+from shared.host import Host
 from tests.unit.delivery_stack import (
     BUCKET,
     FUNCTIONS,
@@ -22,6 +24,10 @@ from tests.unit.delivery_stack import (
     text,
 )
 from tests.unit.eventbridge import matches
+from tests.unit.lambdas.models import HOST
+from ultracluster.catalog import load_catalog
+from ultracluster.serving_process import most_workers
+from ultracluster.settings import Endpoint
 
 DIGEST = "0f" * 32
 KEY = f"models/sentiment/{DIGEST}/manifest.json"
@@ -165,7 +171,7 @@ def test_the_alarm_may_publish_under_the_topics_key() -> None:
 @pytest.mark.case("L10")
 def test_no_function_is_in_a_vpc_and_each_states_its_limits() -> None:
     functions = resources("AWS::Lambda::Function")
-    assert len(functions) == len(FUNCTIONS)
+    assert len(functions) == len(FUNCTIONS) + 1  # and the drain
     groups = resources("AWS::Logs::LogGroup")
     for function in functions.values():
         assert "VpcConfig" not in function
@@ -179,7 +185,7 @@ def test_no_function_is_in_a_vpc_and_each_states_its_limits() -> None:
 @pytest.mark.case("K04")
 def test_every_log_group_forgets() -> None:
     groups = resources("AWS::Logs::LogGroup")
-    assert len(groups) == len(FUNCTIONS) + 1
+    assert len(groups) == len(FUNCTIONS) + 2  # and the drain's, and the state machine's
     assert all(group["RetentionInDays"] == 90 for group in groups.values())
 
 
@@ -266,10 +272,25 @@ def test_each_function_is_given_the_variables_that_it_reads(function: str) -> No
         "record": "report",
     }
     module = __import__(f"{function}.{modules[function]}", fromlist=["Settings"])
-    wanted = {name.upper() for name in module.Settings.__dataclass_fields__}
+    wanted = {name.upper() for name in module.Settings.__dataclass_fields__} - {"AWS_REGION"}
+    if function == "validate":
+        wanted |= {f"SERVING_{name.upper()}" for name in Host.__dataclass_fields__}
     (given,) = [
         set(item["Environment"]["Variables"])
         for item in resources("AWS::Lambda::Function").values()
         if item["Handler"].startswith(f"{function}.")
     ]
     assert given == wanted
+
+
+@pytest.mark.case("M19")
+@pytest.mark.parametrize("package_mib", [461, 1000, 3000])
+def test_synth_and_delivery_reckon_with_the_same_memory(package_mib: int) -> None:
+    instance = load_catalog().serving_instance("ml.c7g.4xlarge")
+    assert instance is not None
+    most = most_workers(Endpoint(largest_package_mib=package_mib), instance)
+    needed = [
+        dataclasses.replace(HOST, workers=workers).needed_bytes(package_mib * 1024**2)
+        for workers in (most, most + 1)
+    ]
+    assert needed[0] <= instance.memory_gib * 1024**3 < needed[1]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from roll_out.update import Settings as RollOutSettings
+from settle.bake import METRIC
+from tests.environments import Synthesized
 from tests.unit.delivery_stack import (
     BUCKET,
     ENDPOINT_STACK,
@@ -60,6 +64,34 @@ def test_only_settle_asks_the_endpoint_under_its_lower_case_arn() -> None:
         assert not any(action in allowed(other) for other in ("validate", "roll_out", "record"))
 
 
+def test_the_texts_outcome_goes_to_its_own_metric_only() -> None:
+    namespace = {"StringEquals": {"cloudwatch:namespace": METRIC["Namespace"]}}
+    assert allowed("settle")["cloudwatch:PutMetricData"] == ({"*"}, namespace)
+
+
+def test_sagemaker_rolls_back_by_the_alarm_on_that_metric(
+    synthesized: Callable[[str], Synthesized],
+) -> None:
+    """Metric and alarm are named in the functions and in the Endpoint stack: once each."""
+    ((_, _, resource),) = synthesized("dev").resources("AWS::SageMaker::Endpoint")
+    endpoint = resource["Properties"]
+    ((alarm, logical_id),) = [
+        (resource["Properties"], name)
+        for stack, name, resource in synthesized("dev").resources("AWS::CloudWatch::Alarm")
+        if resource["Properties"].get("MetricName") == METRIC["MetricName"]
+    ]
+    name = endpoint["EndpointName"]
+    assert alarm["Namespace"] == METRIC["Namespace"]
+    assert alarm["Dimensions"] == [{"Name": "EndpointName", "Value": name}]
+    assert (alarm["Statistic"], alarm["Threshold"], alarm["Period"]) == ("Sum", 1, 60)
+    settings = RollOutSettings(endpoint_stack="x", service_role_arn="x", endpoint_name=name)
+    assert alarm["AlarmName"] == settings.smoke_alarm
+    guards = endpoint["DeploymentConfig"]["AutoRollbackConfiguration"]["Alarms"]
+    assert {"AlarmName": {"Ref": logical_id}} in guards
+    (seen,) = allowed("roll_out")["cloudwatch:DescribeAlarms"][0]
+    assert seen.endswith(":alarm:ultracluster-test-smoke")
+
+
 def test_each_function_reads_and_writes_its_own_prefix_only() -> None:
     bucket = f"arn:aws:s3:::{BUCKET}"
     reads = {
@@ -69,6 +101,8 @@ def test_each_function_reads_and_writes_its_own_prefix_only() -> None:
     }
     for function in FUNCTIONS:
         rights = allowed(function)
+        # CDK's grant to read a bucket; where the bucket lies is part of it.
+        assert (bucket in rights.get("s3:GetBucket*", (set(),))[0]) is (function in reads)
         assert rights.get("s3:GetObject*", (set(),))[0] == reads.get(function, set())
         writes = {f"{bucket}/verdicts/*"} if function == "record" else set()
         assert rights.get("s3:PutObject", (set(),))[0] == writes
@@ -78,7 +112,8 @@ def test_each_function_reads_and_writes_its_own_prefix_only() -> None:
 def test_nothing_but_tracing_is_allowed_everywhere() -> None:
     for function in FUNCTIONS:
         wide = {action for action, (places, _) in allowed(function).items() if "*" in places}
-        assert wide == {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+        metrics = {"cloudwatch:PutMetricData"} if function == "settle" else set()
+        assert wide == {"xray:PutTraceSegments", "xray:PutTelemetryRecords"} | metrics
     for role in resources("AWS::IAM::Role").values():
         assert "ManagedPolicyArns" not in role
 
@@ -95,6 +130,8 @@ def test_a_functions_rights_cover_what_it_calls(function: str) -> None:
         "invoke_endpoint": "sagemaker:InvokeEndpoint",
         "put_object": "s3:PutObject",
         "publish": "sns:Publish",
+        "put_metric_data": "cloudwatch:PutMetricData",
+        "describe_alarms": "cloudwatch:DescribeAlarms",
         **special,
     }
     called = {names[name] for name in _calls(function) if name in names}

@@ -13,6 +13,11 @@ from tests.unit.lambdas.account import Account
 from tests.unit.lambdas.fakes import UNHEALTHY, configuration, labels_of
 from tests.unit.lambdas.models import BUCKET, Published, good_archive, pack, publish
 
+START = (
+    "aws stepfunctions start-execution --state-machine-arn "
+    "arn:aws:states:us-west-2:000000000000:stateMachine:delivery"
+)
+
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
@@ -33,7 +38,7 @@ def wrong_for(account: Account, url: str) -> Callable[[list[str]], bytes]:
     """Answers that are wrong while that model serves."""
 
     def answer(texts: list[str]) -> bytes:
-        serves_it = account.platform.serves == configuration(url)
+        serves_it = account.platform.answers == configuration(url)
         return labels_of(texts, "negative" if serves_it else "positive")
 
     return answer
@@ -50,6 +55,7 @@ def test_a_first_model_and_a_second_one_serve(account: Account) -> None:
     assert len(account.sns.messages) == 2
 
 
+@pytest.mark.case("M08")
 def test_a_refused_model_changes_nothing_and_is_told_once(account: Account) -> None:
     model = publish(account.s3, pack({"config.json": b""}))
     assert account.run(model.event).output["outcome"] == "refused"
@@ -137,6 +143,7 @@ def test_a_manifest_that_vanished_before_it_was_read_is_told(account: Account) -
     assert len(account.sns.messages) == 1
 
 
+@pytest.mark.case("M11")
 def test_two_models_at_once_are_rolled_out_one_after_the_other(account: Account) -> None:
     first, second = publish(account.s3), newer(account, "second")
     runs = account.together(first.event, second.event)
@@ -159,6 +166,7 @@ def test_an_older_model_that_waited_behind_a_broken_one_serves(account: Account)
     assert account.platform.url == first.url
 
 
+@pytest.mark.case("M23")
 def test_what_cloudformation_rolls_back_is_recorded_and_not_tried_again(account: Account) -> None:
     good, broken = publish(account.s3), newer(account, "broken")
     account.run(good.event)
@@ -187,7 +195,7 @@ def test_a_model_that_failed_by_anothers_fault_serves_when_announced_again(
     assert sorted(run.output["outcome"] for run in runs) == ["nothing-to-do", "rolled-back"]
     assert not account.verdict(model)["final"]
     asked = {"bucket": BUCKET, "key": model.manifest_key}
-    assert f"start the state machine with {json.dumps(asked)}" in account.sns.messages[-1]
+    assert f"announce it again: {START} --input '{json.dumps(asked)}'" in account.sns.messages[-1]
     assert len(account.sns.messages) == 2
     account.platform.endings.clear()
     assert account.run(asked).output["outcome"] == "serving"

@@ -47,6 +47,8 @@ def test_there_is_an_example_for_each_kind_of_cluster() -> None:
         "imported-vpc",
         "many-nodes",
         "no-nat",
+        "serving",
+        "serving-linear",
         "trainium-and-gpu",
         "two-queues",
     }
@@ -109,37 +111,6 @@ def test_production_is_protected_and_marked(synthesized: Get) -> None:
             assert tags["ultracluster:environment"] == "ultracluster-prod"
 
 
-def test_production_has_alarms_and_a_budget(synthesized: Get) -> None:
-    environment = synthesized("prod")
-    alarms = [
-        resource["Properties"]
-        for stack, _, resource in environment.resources("AWS::CloudWatch::Alarm")
-        if stack == "monitoring"
-    ]
-    assert len(alarms) == 4
-    ((_, topic, _),) = [
-        found for found in environment.resources("AWS::SNS::Topic") if found[0] == "monitoring"
-    ]
-    assert all(alarm["AlarmActions"] == [{"Ref": topic}] for alarm in alarms)
-    full = next(a for a in alarms if a.get("MetricName") == "FreeDataStorageCapacity")
-    assert full["Threshold"] == 9600 * 1024**3 // 10
-    assert full["ComparisonOperator"] == "LessThanThreshold"
-    ((_, _, budget),) = environment.resources("AWS::Budgets::Budget")
-    assert budget["Properties"]["Budget"]["BudgetLimit"] == {"Amount": 60000, "Unit": "USD"}
-    filters = budget["Properties"]["Budget"]["CostFilters"]
-    assert filters == {"TagKeyValue": ["user:ultracluster:environment$ultracluster-prod"]}
-    kinds = {
-        (n["Notification"]["NotificationType"], n["Notification"]["Threshold"])
-        for n in budget["Properties"]["NotificationsWithSubscribers"]
-    }
-    assert kinds == {("ACTUAL", 80), ("FORECASTED", 100)}
-
-
-def test_development_has_neither_alarms_nor_budget(synthesized: Get) -> None:
-    resources = list(synthesized("dev").resources("AWS::Budgets::Budget", "AWS::SNS::Subscription"))
-    assert resources == []
-
-
 def test_boundary_is_on_every_role(tmp_path: Path) -> None:
     boundary = "arn:aws:iam::111122223333:policy/boundary"
     text = (ROOT / "config" / "dev.toml").read_text()
@@ -161,8 +132,11 @@ def test_log_groups_end_and_follow_retention(name: str, synthesized: Get) -> Non
     assert groups
     for stack, logical_id, group in groups:
         assert group["Properties"]["RetentionInDays"] > 0, (stack, logical_id)
-        # Functions that do nothing but answer CloudFormation take their logs along.
-        stays = kept and not (stack == "cluster" and "FunctionLog" in logical_id)
+        # Functions that do nothing but answer CloudFormation take their logs along, and so does
+        # the endpoint, whose log has SageMaker's own name.
+        answers = stack in ("cluster", "delivery") and "FunctionLog" in logical_id
+        goes = answers or stack == "endpoint" or logical_id.startswith("EmptyingLog")
+        stays = kept and not goes
         assert group["DeletionPolicy"] == ("Retain" if stays else "Delete"), (stack, logical_id)
 
 
@@ -186,8 +160,12 @@ def test_a_warning_is_said_once_and_stops_nothing(tmp_path: Path) -> None:
         for item in items
         if item["type"] == "aws:cdk:warning"
     ]
-    ((stack, text),) = said
-    assert stack == "ultracluster-capacity-block-cluster"
+    ((stack, text), (serving, patches)) = said
+    assert (stack, serving) == (
+        "ultracluster-capacity-block-cluster",
+        "ultracluster-capacity-block-endpoint",
+    )
+    assert "gets patches until 2026-06-30" in patches
     assert "4 nodes always on, 512 vCPUs, 96 node-hours a day" in text
 
 

@@ -4,8 +4,9 @@ import argparse
 from pathlib import Path
 
 from training.command import InputError, Parser, run
-from training.packaging import layout, vendor
+from training.packaging import vendor
 from training.packaging.archive import COMPRESSOR
+from training.packaging.inspection import problems
 from training.packaging.package import INFERENCE, Request, package
 from training.packaging.publish import publish, read_platform, s3_client
 
@@ -42,7 +43,7 @@ def _package(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    if found := layout.problems(options.archive):
+    if found := problems(options.archive):
         raise InputError(f"{options.archive}: {'; '.join(found)}")
     print(f"{options.archive}: the layout is right")
 

@@ -10,10 +10,12 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Any
 
+from shared import layout
 from training.command import InputError
 from training.files import check_schema, read_json, sha256_of, staged_folder, write_json
-from training.packaging import layout, load_check, smoke, vendor
+from training.packaging import load_check, smoke, vendor
 from training.packaging.archive import write_archive
+from training.packaging.inspection import problems
 
 ROOT = Path(__file__).parents[2]
 RESULTS_SCHEMA = ROOT / "training" / "results.schema.json"
@@ -77,7 +79,7 @@ def package(request: Request) -> dict[str, Any]:
             unpacked = Path(scratch)
             vendor.unpack(vendor.fetch(request.platform, cache=request.cache), into=unpacked)
             members |= {
-                f"code/vendor/{request.platform}/{path.relative_to(unpacked).as_posix()}": path
+                f"{layout.VENDOR}/{request.platform}/{path.relative_to(unpacked).as_posix()}": path
                 for path in unpacked.rglob("*")
                 if path.is_file()
             }
@@ -85,7 +87,7 @@ def package(request: Request) -> dict[str, Any]:
             transformers = Distribution.at(metadata)
         archive = folder / ARCHIVE
         write_archive(archive, members)
-        if found := layout.problems(archive):
+        if found := problems(archive):
             raise InputError(f"the finished archive is wrong: {'; '.join(found)}")
         if request.load_check:
             answers = load_check.ask(archive, smoke.TEXTS)
@@ -105,32 +107,32 @@ def package(request: Request) -> dict[str, Any]:
 
 def _check_inputs(request: Request, results: dict[str, Any]) -> None:
     """Refuse what cannot be packed, all problems in one line, before anything is written."""
-    problems = []
+    found = []
     schema = json.loads(MANIFEST_SCHEMA.read_text(encoding="utf-8"))
     pattern = schema["properties"]["model_name"]["pattern"]
     if not re.search(pattern, request.model_name):
-        problems.append(f"the model name {request.model_name!r} does not match {pattern}")
+        found.append(f"the model name {request.model_name!r} does not match {pattern}")
     if not request.inference.is_file():
-        problems.append(f"no inference script at {request.inference}")
+        found.append(f"no inference script at {request.inference}")
     weights = request.model / layout.WEIGHTS
     if not request.model.is_dir():
-        problems.append(f"no model folder {request.model}")
+        found.append(f"no model folder {request.model}")
     else:
         needed = (layout.CONFIGURATION, layout.WEIGHTS, "tokenizer_config.json")
-        problems += [
+        found += [
             f"the model folder has no {name}"
             for name in needed
             if not (request.model / name).is_file()
         ]
     if weights.is_file() and sha256_of(weights) != results["model"]["weights_sha256"]:
-        problems.append(
+        found.append(
             f"{request.results} is about other weights than {weights}; give the results of this run"
         )
     configuration = request.model / layout.CONFIGURATION
-    if configuration.is_file() and (found := _labels(configuration)) != results["model"]["labels"]:
-        problems.append(f"{configuration} names the labels {found}, the results have others")
-    if problems:
-        raise InputError("; ".join(problems))
+    if configuration.is_file() and (named := _labels(configuration)) != results["model"]["labels"]:
+        found.append(f"{configuration} names the labels {named}, the results have others")
+    if found:
+        raise InputError("; ".join(found))
 
 
 def _labels(configuration: Path) -> list[str] | None:

@@ -10,12 +10,11 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from shared.layout import MAXIMUM_ARCHIVE
 from training.command import InputError, first_line
 from training.files import read_json, sha256_of
 from training.packaging.package import ARCHIVE, MANIFEST, MANIFEST_SCHEMA, key_of
 
-# S3 takes no more than this in one put, and only one put has a checksum of the whole.
-MAX_BYTES = 5 * 1024**3
 # A conflict (409) is S3's answer to two conditional writes of one key at once: it says try again.
 CONFLICTS = 3
 
@@ -98,9 +97,9 @@ def _check(archive: Path, manifest: dict[str, Any]) -> None:
     if not archive.is_file():
         raise InputError(f"no archive at {archive}")
     size, said = archive.stat().st_size, manifest["archive"]
-    if size > MAX_BYTES:
+    if size > MAXIMUM_ARCHIVE:
         raise InputError(
-            f"{archive} has {size} bytes, and one upload takes at most {MAX_BYTES} (5 GiB); "
+            f"{archive} has {size} bytes, and one upload takes at most {MAXIMUM_ARCHIVE} (5 GiB); "
             "publish a smaller model"
         )
     digest = sha256_of(archive)

@@ -6,7 +6,7 @@ set -euo pipefail
 
 root=${ULTRACLUSTER_ROOT:-}
 home=$root/opt/ultracluster
-stage=$1 bucket=$2 release=${3:-} efa=${4:-no-efa}
+stage=$1 bucket=$2 release=${3:-} efa=${4:-}
 
 fetch() {
     local delay

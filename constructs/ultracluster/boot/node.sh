@@ -88,6 +88,8 @@ configure_head() {
 }
 
 configure_compute() {
+    # Any other word would leave the EFA unproved.
+    [[ $efa == efa || $efa == no-efa ]] || fail "argument ${efa:-none}: it must be efa or no-efa"
     if [[ $(fact kind) == trainium ]]; then
         if [[ $INSTALL == yes ]]; then
             step 'neuron packages' install_neuron

@@ -5,7 +5,14 @@ that refreshes them; messages that rest on a row show both. A user's own file ma
 """
 
 from ultracluster.catalog.catalog import Catalog, CatalogError, load_catalog
-from ultracluster.catalog.rows import InstanceType, KnownBad, LustreKind, NeuronSet, ServingImage
+from ultracluster.catalog.rows import (
+    InstanceType,
+    KnownBad,
+    LustreKind,
+    NeuronSet,
+    ServingImage,
+    ServingInstance,
+)
 
 PARALLELCLUSTER_VERSION = "3.16.1"
 
@@ -18,5 +25,6 @@ __all__ = [
     "LustreKind",
     "NeuronSet",
     "ServingImage",
+    "ServingInstance",
     "load_catalog",
 ]

@@ -10,13 +10,21 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ultracluster.catalog.rows import InstanceType, KnownBad, LustreKind, NeuronSet, ServingImage
+from ultracluster.catalog.rows import (
+    InstanceType,
+    KnownBad,
+    LustreKind,
+    NeuronSet,
+    ServingImage,
+    ServingInstance,
+)
 
 TABLES = (
     "instance_types",
     "az_offerings",
     "fsx",
     "serving_images",
+    "serving_instances",
     "neuron",
     "parallelcluster",
 )
@@ -102,11 +110,45 @@ class Catalog:
 
     def graviton_image(self) -> ServingImage:
         """AWS's newest PyTorch image for Graviton."""
-        return ServingImage(**self.tables["serving_images"]["graviton"])
+        table = self.tables["serving_images"]
+        return ServingImage(**table["graviton"], accounts=table["accounts"])
+
+    def graviton_images(self, repository: str) -> dict[str, ServingImage] | None:
+        """Images in one of AWS's arm64 repositories, by tag; None where it is not one of them."""
+        rows = self.tables["serving_images"]["images"].get(repository)
+        if rows is None:
+            return None
+        return {tag: ServingImage(repository=repository, tag=tag, **rows[tag]) for tag in rows}
+
+    def graviton_repositories(self) -> list[str]:
+        """AWS's repositories of PyTorch serving images for arm64."""
+        return list(self.tables["serving_images"]["images"])
+
+    def serving_family(self, name: str) -> dict[str, ServingInstance]:
+        """The SageMaker types of a Graviton family, such as c7g, by name."""
+        table = self.tables["serving_instances"]
+        row = table["families"].get(name)
+        if row is None:
+            return {}
+        found = {}
+        for size in row["sizes"]:
+            vcpus = int(table["vcpus"][size])
+            found[f"ml.{name}.{size}"] = ServingInstance(
+                name=f"ml.{name}.{size}",
+                vcpus=vcpus,
+                memory_gib=vcpus * row["gib_per_vcpu"],
+                bf16=row["bf16"],
+            )
+        return found
+
+    def serving_instance(self, name: str) -> ServingInstance | None:
+        """The row of a SageMaker type, such as ml.c7g.4xlarge; None where it is not Graviton."""
+        parts = name.split(".")
+        return self.serving_family(parts[1]).get(name) if len(parts) == 3 else None
 
     def graviton_families(self) -> list[str]:
         """SageMaker hosting families with Graviton processors."""
-        return list(self.tables["serving_images"]["families"])
+        return list(self.tables["serving_instances"]["families"])
 
     def neuron_set(self, name: str) -> NeuronSet | None:
         """The packages of a Neuron release, or None where the catalog does not know it."""
@@ -183,6 +225,8 @@ def load_catalog(own: Path | None = None) -> Catalog:
     for kind, names in (
         (catalog.instance_type, rows.get("instance_types", {}).get("types", {})),
         (catalog.neuron_set, rows.get("neuron", {}).get("sets", {})),
+        (catalog.graviton_images, rows.get("serving_images", {}).get("images", {})),
+        (catalog.serving_family, rows.get("serving_instances", {}).get("families", {})),
     ):
         for name in names:
             try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,3 +109,16 @@ class ServingImage:
     torch: str
     python: str
     patched_until: str
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    """By region, where CDK's own facts do not know the account."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingInstance:
+    """A SageMaker hosting type with a Graviton processor."""
+
+    name: str
+    vcpus: int
+    memory_gib: int
+    bf16: bool
+    """Whether the processor computes in bfloat16."""

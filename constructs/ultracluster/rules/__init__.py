@@ -4,6 +4,7 @@ from ultracluster.catalog import Catalog
 from ultracluster.rules import (
     capacity,
     cluster,
+    endpoint,
     lustre,
     network,
     overrides,
@@ -59,8 +60,19 @@ RULES: tuple[Rule, ...] = (
     overrides.overrides_fit,
     text.own_keys_are_sound,
     text.counts_are_numbers,
-    serving.endpoint_is_graviton,
+    endpoint.endpoint_is_graviton,
+    endpoint.model_fits_into_memory,
+    endpoint.processor_has_bf16,
+    endpoint.limits_suffice,
+    endpoint.traffic_fits,
+    endpoint.roll_out_ends_in_time,
+    endpoint.alarms_have_time,
+    endpoint.fleet_is_doubled,
+    endpoint.scaling_has_room,
+    endpoint.vpc_has_two_zones,
+    endpoint.capture_key_is_near,
     serving.serving_image,
+    serving.image_is_patched,
     serving.budget_has_a_reader,
 )
 

@@ -1,29 +1,18 @@
-"""Rules of the endpoint and its image."""
+"""Rules of the serving image, and of who is told."""
 
 from __future__ import annotations
 
-import re
+import difflib
+from collections.abc import Iterable
+from datetime import date, timedelta
 
-from ultracluster.catalog import Catalog
-from ultracluster.images import aws_image, parse_image
-from ultracluster.rules.problem import Problem, Problems
-from ultracluster.settings import Settings
+from ultracluster.catalog import Catalog, ServingImage
+from ultracluster.images import EcrImage, aws_account, aws_image, parse_image
+from ultracluster.rules.problem import Problem, Problems, warning
+from ultracluster.settings import Image, Settings
 
-# Sizes of the API's ProductionVariantInstanceType in these families.
-SIZES = "medium|large|xlarge|2xlarge|4xlarge|8xlarge|12xlarge|16xlarge|24xlarge|48xlarge"
-
-
-def endpoint_is_graviton(settings: Settings, catalog: Catalog) -> Problems:
-    """The serving image is arm64, so the endpoint's family must be a Graviton one."""
-    instance = settings.endpoint.instance_type
-    family = re.fullmatch(rf"ml\.([a-z0-9]+)\.({SIZES})", instance)
-    if family is None or family[1] not in catalog.graviton_families():
-        yield Problem(
-            "endpoint.instance_type",
-            f"got {instance!r}; the image is arm64 and needs ml.FAMILY.SIZE, "
-            f"SIZE such as 4xlarge, of the families "
-            f"{', '.join(catalog.graviton_families())} ({catalog.source('serving_images')})",
-        )
+# A deploy that is planned now should not run out of patches within a quarter.
+NEAR_DAYS = 90
 
 
 def serving_image(settings: Settings, catalog: Catalog) -> Problems:
@@ -34,22 +23,99 @@ def serving_image(settings: Settings, catalog: Catalog) -> Problems:
         if aws_image(catalog.graviton_image(), region) is None:
             yield Problem(
                 "endpoint.image",
-                f"missing; the account of AWS's images in {region} is not known: "
-                "name the image's URI",
+                f"missing; the account of AWS's images in {region} is not known: add it to "
+                "[serving_images.accounts] of catalog.toml, or name an image of your own",
             )
         return
-    parsed = parse_image(image)
+    parsed = parse_image(image.uri)
     if parsed is None:
         yield Problem(
-            "endpoint.image",
-            f"got {image!r}; allowed: ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY with :TAG or "
-            "@sha256:DIGEST",
+            "endpoint.image.uri",
+            f"got {image.uri!r}; allowed: ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY with "
+            ":TAG or @sha256:DIGEST",
         )
-    elif parsed.region != region:
+        return
+    if parsed.region != region:
         yield Problem(
-            "endpoint.image",
+            "endpoint.image.uri",
             f"got an image of {parsed.region}; the endpoint pulls from {region}: copy it there",
         )
+    if parsed.account == aws_account(catalog.graviton_image(), parsed.region):
+        yield from _one_of_aws(image, parsed, catalog)
+
+
+def _one_of_aws(image: Image, parsed: EcrImage, catalog: Catalog) -> Problems:
+    """AWS's own image: of an arm64 repository, with a tag that exists, and its own versions.
+
+    Source: aws/sagemaker-python-sdk#3679 (an x86 image on ml.c7g), #5532 (tags lag).
+    """
+    images = catalog.graviton_images(parsed.repository)
+    if images is None:
+        yield Problem(
+            "endpoint.image.uri",
+            f"got {parsed.repository!r}, whose images are for x86; a Graviton instance needs one "
+            f"of AWS's arm64 repositories: {', '.join(catalog.graviton_repositories())} "
+            f"({catalog.source('serving_images')})",
+        )
+        return
+    if parsed.tag is None:
+        return
+    row = images.get(parsed.tag)
+    if row is None:
+        yield Problem(
+            "endpoint.image.uri",
+            f"got the tag {parsed.tag!r}, which {parsed.repository} is not known to have; "
+            f"{_nearest(parsed.tag, images)}: choose one, or add the tag to "
+            f"[serving_images.images.{parsed.repository}] of catalog.toml "
+            f"({catalog.source('serving_images')})",
+        )
+        return
+    for name, given, known in (
+        ("torch", image.torch, row.torch),
+        ("python", image.python, row.python),
+    ):
+        if given != known:
+            yield Problem(
+                f"endpoint.image.{name}",
+                f"got {given!r}; the image has {known} ({catalog.source('serving_images')})",
+            )
+
+
+def image_is_patched(settings: Settings, catalog: Catalog) -> Problems:
+    """AWS patches an image up to a day that is known; afterwards it stays pullable.
+
+    A synth reads no clock, so the day is held against the catalog's own date.
+    """
+    row = _row_in_use(settings, catalog)
+    if row is None:
+        return
+    end = date.fromisoformat(row.patched_until)
+    today = date.fromisoformat(catalog.tables["serving_images"]["date"])
+    if end < today + timedelta(days=NEAR_DAYS):
+        yield warning(
+            "endpoint.image",
+            f"{row.tag} of {row.repository} gets patches until {row.patched_until} "
+            f"({catalog.source('serving_images')}); it stays pullable: see docs/endpoint.md for "
+            "an image of your own",
+        )
+
+
+def _row_in_use(settings: Settings, catalog: Catalog) -> ServingImage | None:
+    image = settings.endpoint.image
+    if image is None:
+        return catalog.graviton_image()
+    parsed = parse_image(image.uri)
+    if parsed is None or parsed.tag is None:
+        return None
+    if parsed.account != aws_account(catalog.graviton_image(), parsed.region):
+        return None
+    return (catalog.graviton_images(parsed.repository) or {}).get(parsed.tag)
+
+
+def _nearest(tag: str, tags: Iterable[str]) -> str:
+    known = list(tags)
+    close = difflib.get_close_matches(tag, known, n=2)
+    return f"nearest: {', '.join(close)}" if close else f"known: {', '.join(known)}"
 
 
 def budget_has_a_reader(settings: Settings, catalog: Catalog) -> Problems:

@@ -7,9 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from ultracluster.settings.cluster import Cluster
+from ultracluster.settings.endpoint import Endpoint
 from ultracluster.settings.network import Network
 from ultracluster.settings.section import Arn, Name, Section
-from ultracluster.settings.serving import Delivery, Endpoint, Monitoring
+from ultracluster.settings.serving import Delivery, Monitoring
 from ultracluster.settings.storage import Buckets, Lustre
 
 LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653]

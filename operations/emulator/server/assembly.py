@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operations.emulator.server import corrections, moto_backend
+from operations.emulator.server.calls import record_calls
 from operations.emulator.server.fsx import FSx
 from operations.emulator.server.gateway import add_service
 from operations.emulator.server.provisioners import budget, network, scaling, serving, storage
@@ -13,6 +14,7 @@ from operations.emulator.server.settings import Settings
 
 def assemble(settings: Settings) -> SageMakerGateway:
     """Add to MiniStack what it lacks; the result is to be closed when the server ends."""
+    record_calls(settings.work_directory / "cloudformation-calls.jsonl")
     sagemaker = SageMakerGateway(settings)
     fsx = FSx(settle_seconds=settings.settle_seconds)
     add_service("sagemaker", target_prefix="SageMaker.", answer=sagemaker.answer)

@@ -8,18 +8,26 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from botocore.model import ListShape, MapShape, Shape, StructureShape
+from botocore.model import ListShape, MapShape, OperationModel, Shape, StructureShape
 from ministack.core.responses import get_account_id, get_region
 from ministack.core.tls import use_ssl_enabled
 
 _GONE = ("NotFound", "NoSuch", "does not exist", "Could not find", "cannot be found")
 _lock = threading.Lock()
+_recorded: list[Path] = []
 _session = boto3.session.Session()
+
+
+def record_calls(file: Path) -> None:
+    """Write each call that CloudFormation makes from now on as a line of JSON to this file."""
+    file.touch()
+    _recorded.append(file)
 
 
 def client(service: str, *, place: tuple[str, str] | None = None) -> Any:
@@ -29,17 +37,18 @@ def client(service: str, *, place: tuple[str, str] | None = None) -> Any:
 
     Args:
         service: The service's name as boto3 has it.
-        place: Region and account; by default those of the request at hand.
+        place: Region and account; by default those of the request at hand, which is then one of
+            CloudFormation's.
     """
     region, account = place or (get_region(), get_account_id())
-    return _client(service, region, account)
+    return _client(service, region, account, for_stacks=place is None)
 
 
 @functools.cache
-def _client(service: str, region: str, account: str) -> Any:
+def _client(service: str, region: str, account: str, *, for_stacks: bool) -> Any:
     scheme = "https" if use_ssl_enabled() else "http"
     with _lock:  # a boto3 session makes one client at a time
-        return _session.client(
+        made = _session.client(
             service,
             region_name=region,
             endpoint_url=f"{scheme}://127.0.0.1:{os.environ['GATEWAY_PORT']}",
@@ -51,6 +60,18 @@ def _client(service: str, region: str, account: str) -> Any:
                 s3={"addressing_style": "path"},
             ),
         )
+    if for_stacks:
+        made.meta.events.register("before-parameter-build", _record)
+    return made
+
+
+def _record(params: dict[str, Any], model: OperationModel, **_: Any) -> None:
+    service = model.service_model.signing_name
+    line = json.dumps({"service": service, "operation": model.name, "request": params}, default=str)
+    with _lock:
+        for file in _recorded:
+            with file.open("a", encoding="utf-8") as target:
+                target.write(f"{line}\n")
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import logging
 import re
 import shutil
 import threading
@@ -17,6 +19,8 @@ from operations.emulator.sagemaker import ApiError, SageMaker
 from operations.emulator.server.calls import client
 from operations.emulator.server.gateway import Query, Response, json_answer, json_error
 from operations.emulator.server.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 _INVOCATION = re.compile(r"/endpoints/(?P<endpoint>[^/]+)/invocations")
 
@@ -66,10 +70,38 @@ class SageMakerGateway:
                     account=place[1],
                     work_directory=folder,
                     server_python=self._settings.model_server_python,
+                    store=functools.partial(_store, place),
+                    scaled=functools.partial(_scaled, place),
                     fetch=Downloads(folder / "downloads", place),
                     settle_seconds=self._settings.settle_seconds,
+                    ringing=functools.partial(_ringing, place),
                 )
             return self._homes[place]
+
+
+def _ringing(place: tuple[str, str], alarms: list[str]) -> list[str]:
+    """Names of those alarms of a region and account that are in ALARM."""
+    answer = client("cloudwatch", place=place).describe_alarms(AlarmNames=alarms)
+    return [one["AlarmName"] for one in answer["MetricAlarms"] if one["StateValue"] == "ALARM"]
+
+
+def _store(place: tuple[str, str], url: str, body: bytes) -> None:
+    """Put an object; a bucket that is not there loses it, as the service does."""
+    parts = urlparse(url)
+    try:
+        client("s3", place=place).put_object(
+            Bucket=parts.netloc, Key=parts.path.lstrip("/"), Body=body
+        )
+    except ClientError:
+        logger.exception("%s could not be kept", url)
+
+
+def _scaled(place: tuple[str, str], resource: str) -> bool:
+    """Whether Application Auto Scaling has a target of this name."""
+    targets = client("application-autoscaling", place=place).describe_scalable_targets(
+        ServiceNamespace="sagemaker", ResourceIds=[resource]
+    )
+    return bool(targets["ScalableTargets"])
 
 
 class Downloads:

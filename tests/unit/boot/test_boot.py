@@ -229,7 +229,7 @@ def test_containers_are_switched_on(node: Node, release: Release, kind: str) -> 
     for example in ("enroot/enroot.conf", "spank/plugstack.conf", "pyxis/pyxis.conf"):
         node.write(f"/opt/parallelcluster/examples/{example}", example)
     for _ in range(2):
-        result = node.run(ENTRY, "configured", "bucket", name, TYPE="c5.4xlarge")
+        result = node.run(ENTRY, "configured", "bucket", name, "no-efa", TYPE="c5.4xlarge")
         assert result.returncode == 0, result.stderr
     assert (node.root / "etc/enroot/enroot.conf").read_text() == "enroot/enroot.conf"
     assert (node.root / "run/pyxis").stat().st_mode & 0o7777 == 0o1777
@@ -248,7 +248,7 @@ def test_user_namespaces_are_opened_where_the_system_closes_them(
     if restricted:
         node.write("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")
     for _ in range(2):
-        result = node.run(ENTRY, "configured", "bucket", name, TYPE="c5.4xlarge")
+        result = node.run(ENTRY, "configured", "bucket", name, "no-efa", TYPE="c5.4xlarge")
         assert result.returncode == 0, result.stderr
     assert ("sysctl --system" in node.calls) is restricted
     assert (node.root / "etc/sysctl.d/99-ultracluster.conf").exists() is restricted
@@ -309,6 +309,15 @@ def test_a_compute_node_without_facts_fails_its_boot(
     assert result.stderr == (
         "ultracluster: no facts for instance type trn9.large in platform.json\n"
     )
+
+
+@pytest.mark.parametrize(("given", "said"), [([], "none"), (["EFA"], "EFA"), (["yes"], "yes")])
+def test_a_compute_node_must_be_told_whether_it_has_efa(
+    node: Node, release: Release, given: list[str], said: str
+) -> None:
+    result = node.run(ENTRY, "configured", "bucket", release(), *given)
+    assert result.returncode == 1
+    assert result.stderr == f"ultracluster: argument {said}: it must be efa or no-efa\n"
 
 
 def test_metadata_is_asked_with_a_time_limit(node: Node, release: Release) -> None:

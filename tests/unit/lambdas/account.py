@@ -16,15 +16,17 @@ from record.report import Reporter
 from record.report import Settings as RecordSettings
 from roll_out.update import Settings as RollOutSettings
 from roll_out.update import Updater
+from settle.bake import Bake
 from settle.observation import Observer
 from settle.observation import Settings as SettleSettings
 from shared.places import verdict_key
 from tests.unit.delivery_stack import ROLE, definition
-from tests.unit.lambdas.asl import Execution
+from tests.unit.lambdas.asl import Execution, TaskError
 from tests.unit.lambdas.fakes import (
     ENDPOINT,
     STACK,
     FakeCloudFormation,
+    FakeCloudWatch,
     FakeRuntime,
     FakeS3,
     FakeSageMaker,
@@ -32,9 +34,28 @@ from tests.unit.lambdas.fakes import (
     Platform,
     labels_of,
 )
-from tests.unit.lambdas.models import BUCKET, NAME, Published
+from tests.unit.lambdas.models import BUCKET, HOST, NAME, Published
 from validate.judgement import Judge
 from validate.judgement import Settings as ValidateSettings
+
+SWITCH = f"/{ENDPOINT}/delivery"
+
+
+class Person:
+    """Answers requests for approval: `answer` gets the message; None lets the time run out."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self.answer: Callable[[str], dict[str, str] | None] = lambda message: {}
+
+    def __call__(self, arguments: Any) -> Any:
+        self.messages.append(arguments["Message"])
+        answered = self.answer(arguments["Message"])
+        if answered is None:
+            raise TaskError("States.Timeout", "")
+        if "error" in answered:
+            raise TaskError(answered["error"], answered["cause"])
+        return answered
 
 
 def _same(part: Any) -> Any:
@@ -48,25 +69,31 @@ def _call(module: Any, event: Any) -> Any:
 class Account:
     """One emulated account with the four functions in it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, approval_hours: int | None = None
+    ) -> None:
         self.started = 0
+        self._approval_hours = approval_hours
         self.s3 = FakeS3()
         self.sns = FakeSns()
         self.platform = Platform()
         self.cloudformation = FakeCloudFormation(self.platform)
+        self.cloudwatch = FakeCloudWatch(self.platform)
+        self.switch = "on"
+        sagemaker = FakeSageMaker(self.platform)
         self.runtime = FakeRuntime(labels_of)
         parts: dict[Any, tuple[str, Any]] = {
             validate.handler: (
                 "_judge",
                 Judge(
                     ValidateSettings(
+                        aws_region="us-west-2",
                         model_bucket=BUCKET,
                         model_name=NAME,
                         endpoint_stack=STACK,
-                        serving_torch="2.6.0",
-                        serving_python="3.12",
                         minimum_macro_f1=0.6,
                     ),
+                    HOST,
                     s3=self.s3,
                     cloudformation=self.cloudformation,
                 ),
@@ -74,8 +101,11 @@ class Account:
             roll_out.handler: (
                 "_updater",
                 Updater(
-                    RollOutSettings(endpoint_stack=STACK, service_role_arn=ROLE),
+                    RollOutSettings(
+                        endpoint_stack=STACK, service_role_arn=ROLE, endpoint_name=ENDPOINT
+                    ),
                     cloudformation=self.cloudformation,
+                    cloudwatch=self.cloudwatch,
                 ),
             ),
             settle.handler: (
@@ -86,8 +116,9 @@ class Account:
                     ),
                     s3=self.s3,
                     cloudformation=self.cloudformation,
-                    sagemaker=FakeSageMaker(self.platform),
+                    sagemaker=sagemaker,
                     runtime=self.runtime,
+                    bake=Bake(ENDPOINT, sagemaker=sagemaker, cloudwatch=self.cloudwatch),
                 ),
             ),
             record.handler: (
@@ -99,6 +130,7 @@ class Account:
                         endpoint_stack=STACK,
                         endpoint_name=ENDPOINT,
                         topic_arn="arn:aws:sns:us-west-2:000000000000:notices",
+                        switch=SWITCH,
                     ),
                     s3=self.s3,
                     sns=self.sns,
@@ -111,10 +143,15 @@ class Account:
             monkeypatch.setattr(module, maker, functools.partial(_same, part))
             name = module.__name__.split(".")[0]
             self.tasks[name] = functools.partial(_call, module)
+        self.person = Person()
+        self.tasks["sns:publish.waitForTaskToken"] = self.person
+        self.tasks["aws-sdk:ssm:getParameter"] = lambda _: {"Parameter": {"Value": self.switch}}
 
     def execution(self, event: dict[str, Any]) -> Execution:
         self.started += 1
-        return Execution(definition(), self.tasks, event, name=f"run_{self.started}")
+        return Execution(
+            definition(self._approval_hours), self.tasks, event, name=f"run_{self.started}"
+        )
 
     def run(self, event: dict[str, Any]) -> Execution:
         return self.execution(event).run(self.platform.tick)

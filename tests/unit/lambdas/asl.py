@@ -5,6 +5,7 @@ JSONata itself is evaluated by the `jsonata` package, a port of the reference en
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,15 @@ from typing import Any
 import jsonata  # type: ignore[import-untyped]
 
 Task = Callable[[Any], Any]
+
+
+class TaskError(Exception):
+    """An error with a name and a cause of its own, as a person or a time limit gives it."""
+
+    def __init__(self, error: str, cause: str) -> None:
+        super().__init__(cause)
+        self.error = error
+        self.cause = cause
 
 
 @dataclass
@@ -78,29 +88,40 @@ class Execution:
         return str(state["Default"])
 
     def _invoke(self, state: dict[str, Any], data: Any) -> tuple[str, Any]:
-        payload = self._value(state["Arguments"]["Payload"], {"input": data})
-        retry = next(
-            item for item in state["Retry"] if item["ErrorEquals"] == ["States.TaskFailed"]
-        )
-        function = state["Arguments"]["FunctionName"]
-        for attempt in range(retry["MaxAttempts"] + 1):
+        arguments = self._value(state["Arguments"], {"input": data})
+        task = self.tasks[_service(state)]
+        given = arguments.get("Payload", arguments)
+        retries = [
+            item["MaxAttempts"]
+            for item in state.get("Retry", [])
+            if item["ErrorEquals"] == ["States.TaskFailed"]
+        ]
+        for attempt in range(sum(retries) + 1):
             try:
-                answer = json.loads(
-                    json.dumps(self.tasks[function](json.loads(json.dumps(payload))))
-                )
+                answer = json.loads(json.dumps(task(json.loads(json.dumps(given)))))
                 break
+            except TaskError as error:
+                return self._caught(state, data, error.error, error.cause)
             except Exception as error:
-                if attempt < retry["MaxAttempts"]:
+                if attempt < sum(retries):
                     continue
-                (catch,) = state["Catch"]
-                cause = json.dumps({"errorMessage": str(error), "errorType": type(error).__name__})
-                caught = {"Error": type(error).__name__, "Cause": cause}
-                self._assign(catch, {"input": data, "errorOutput": caught})
-                return catch["Next"], caught
-        result = {"StatusCode": 200, "Payload": answer}
+                kind = type(error).__name__
+                cause = json.dumps({"errorMessage": str(error), "errorType": kind})
+                return self._caught(state, data, kind, cause)
+        result = {"StatusCode": 200, "Payload": answer} if "Payload" in arguments else answer
         output = self._fill(state, data, result)
         self._assign(state, {"input": data, "result": result})
         return state["Next"], output
+
+    def _caught(self, state: dict[str, Any], data: Any, error: str, cause: str) -> tuple[str, Any]:
+        catch = next(
+            item
+            for item in state["Catch"]
+            if error in item["ErrorEquals"] or item["ErrorEquals"] == ["States.ALL"]
+        )
+        caught = {"Error": error, "Cause": cause}
+        self._assign(catch, {"input": data, "errorOutput": caught})
+        return catch["Next"], caught
 
     def _fill(self, state: dict[str, Any], data: Any, result: Any = None) -> Any:
         if "Output" not in state:
@@ -119,11 +140,26 @@ class Execution:
         if not (isinstance(template, str) and template.startswith("{%")):
             return template
         arn = f"arn:aws:states:us-west-2:000000000000:execution:delivery:{self.name}"
-        context = {"Execution": {"Id": arn, "Name": self.name, "Input": self.event}}
-        expression = jsonata.Jsonata.jsonata(template[2:-2].strip())
-        value = expression.evaluate(
+        context = {
+            "Execution": {"Id": arn, "Name": self.name, "Input": self.event},
+            "Task": {"Token": f"token-of-{self.name}"},
+        }
+        value = _expression(template[2:-2].strip()).evaluate(
             None, {**self.variables, "states": {**states, "context": context}}
         )
         # AWS refuses an expression that yields nothing; null is not used.
         assert value is not None, f"{template} yields nothing"
         return value
+
+
+@functools.cache
+def _expression(text: str) -> Any:
+    return jsonata.Jsonata.jsonata(text)
+
+
+def _service(state: dict[str, Any]) -> str:
+    """A function's name, or the service that a state calls itself."""
+    arguments = state["Arguments"]
+    if "FunctionName" in arguments:
+        return str(arguments["FunctionName"])
+    return str(state["Resource"]).partition(":states:::")[2]

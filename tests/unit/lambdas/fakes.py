@@ -20,6 +20,7 @@ UNHEALTHY = (
     "The primary container for production variant main did not pass the ping health check. "
     "Please check CloudWatch logs for this endpoint."
 )
+ROLLED_BACK = "the endpoint was rolled back: alarm ultracluster-test-smoke is in ALARM"
 STACK_ID = f"arn:aws:cloudformation:us-west-2:000000000000:stack/{STACK}/1"
 ENDPOINT = "ultracluster-test"
 
@@ -71,6 +72,7 @@ class FakeS3(_Service):
     def __init__(self) -> None:
         super().__init__()
         self.objects: dict[tuple[str, str], Stored] = {}
+        self.location: str | None = "us-west-2"
 
     def store(self, bucket: str, key: str, body: bytes) -> Stored:
         """Put an object as the publisher does: in one put, with its SHA-256."""
@@ -86,6 +88,10 @@ class FakeS3(_Service):
         if request.get("IfMatch", found.etag) != found.etag:
             raise refused("GetObject", "PreconditionFailed", "At least one precondition failed")
         return {"Body": _body(found.body), "ETag": found.etag, "ContentLength": len(found.body)}
+
+    def get_bucket_location(self, **request: Any) -> dict[str, Any]:
+        self._called("GetBucketLocation", request)
+        return {"LocationConstraint": self.location}
 
     def head_object(self, **request: Any) -> dict[str, Any]:
         self._called("HeadObject", request)
@@ -126,12 +132,16 @@ class Platform:
 
     `endings` says how the update to a URL ends, after `ticks` ticks: `complete`, `failed` (then
     CloudFormation rolls back, for `failure`), or `silent` (complete, but SageMaker keeps the old
-    configuration).
+    configuration). The last `bake` of these ticks all traffic is on the new fleet, and a failure of
+    the texts that is told to CloudWatch then makes SageMaker roll back.
     """
 
     url: str = "none"
     status: str = "UPDATE_COMPLETE"
     ticks: int = 2
+    bake: int = 0
+    traffic: str = "ALL_AT_ONCE"
+    alarm: str = "OK"
     endings: dict[str, str] = field(default_factory=dict)
     failure: str = UNHEALTHY
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -144,6 +154,17 @@ class Platform:
     def __post_init__(self) -> None:
         self.serves = None if self.url == "none" else configuration(self.url)
 
+    @property
+    def bakes(self) -> bool:
+        """Whether an update has shifted the traffic and can still be rolled back by an alarm."""
+        running = self.status == "UPDATE_IN_PROGRESS" and self._before != "none"
+        return running and 0 < self._left <= self.bake
+
+    @property
+    def answers(self) -> str | None:
+        """The configuration whose fleet answers."""
+        return configuration(self.url) if self.bakes else self.serves
+
     def begin(self, url: str, token: str) -> None:
         self._before, self.url, self._left = self.url, url, self.ticks
         self.status = "UPDATE_IN_PROGRESS"
@@ -152,6 +173,8 @@ class Platform:
     def tick(self) -> None:
         if not self.status.endswith("_IN_PROGRESS"):
             return
+        if self.bakes and self.alarm == "ALARM":
+            self.endings[self.url], self.failure, self._left = "failed", ROLLED_BACK, 1
         self._left -= 1
         if self._left > 0:
             return
@@ -261,7 +284,56 @@ class FakeSageMaker(_Service):
         }
         if self.platform.failure_reason:
             answer["FailureReason"] = self.platform.failure_reason
+        if self.platform.serves is None:
+            raise refused(
+                "DescribeEndpoint", "ValidationException", f"Could not find endpoint {ENDPOINT}"
+            )
+        if self.platform.status == "UPDATE_IN_PROGRESS":
+            stage = "Baking" if self.platform.bakes else "Creating"
+            answer["PendingDeploymentSummary"] = {
+                "EndpointConfigName": configuration(self.platform.url),
+                "ProductionVariants": [
+                    {"VariantName": "main", "VariantStatus": [{"Status": stage}]}
+                ],
+            }
+            answer["LastDeploymentConfig"] = {
+                "BlueGreenUpdatePolicy": {
+                    "TrafficRoutingConfiguration": {"Type": self.platform.traffic}
+                }
+            }
         return answer
+
+
+class FakeCloudWatch(_Service):
+    """Takes the outcome of the texts, and has the one alarm that watches it."""
+
+    service = "cloudwatch"
+
+    def __init__(self, platform: Platform) -> None:
+        super().__init__()
+        self.platform = platform
+
+    def put_metric_data(self, **request: Any) -> dict[str, Any]:
+        self._called("PutMetricData", request)
+        (datum,) = request["MetricData"]
+        assert (request["Namespace"], datum["MetricName"]) == ("UltraCluster", "SmokeFailures")
+        assert datum["Dimensions"] == [{"Name": "EndpointName", "Value": ENDPOINT}]
+        if datum["Value"]:
+            self.platform.alarm = "ALARM"
+        return {}
+
+    def describe_alarms(self, **request: Any) -> dict[str, Any]:
+        self._called("DescribeAlarms", request)
+        assert request["AlarmNames"] == [f"{ENDPOINT}-smoke"]
+        return {"MetricAlarms": [{"StateValue": self.platform.alarm}]}
+
+    @property
+    def told(self) -> list[float]:
+        return [
+            request["MetricData"][0]["Value"]
+            for name, request in self.calls
+            if name == "PutMetricData"
+        ]
 
 
 class FakeRuntime(_Service):

@@ -10,15 +10,28 @@ import tarfile
 from dataclasses import dataclass
 from typing import Any
 
+from shared.host import Host
+from shared.layout import HANDLERS
+from tests.support.weights import weights
 from tests.unit.lambdas.fakes import FakeS3
 
 BUCKET = "models-of-the-test"
 NAME = "sentiment"
 
+HOST = Host(
+    instance="ml.c7g.4xlarge",
+    torch="2.6.0",
+    python="3.12",
+    memory_gib=32,
+    disk_gib=30,
+    package_mib=4096,
+    workers=4,
+    bf16=True,
+)
 GOOD_FILES = {
-    "code/inference.py": b"def model_fn(folder): ...\n",
+    "code/inference.py": b"".join(b"def %s(*given): ...\n" % name.encode() for name in HANDLERS[0]),
     "config.json": b"{}",
-    "model.safetensors": bytes(range(256)) * 16,
+    "model.safetensors": weights(bytes(range(256)) * 16),
 }
 
 

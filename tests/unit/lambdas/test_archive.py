@@ -1,17 +1,36 @@
+import dataclasses
 import gzip
 import io
 import os
+import re
+import subprocess
+import sys
 import tarfile
 import tracemalloc
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from shared.archive import MAXIMUM_UNPACKED_BYTES, check
-from tests.unit.lambdas.models import GOOD_FILES, good_archive, pack, tar
+import shared
+from shared.archive import check
+from shared.reasons import REASONS
+from tests.support.weights import head, weights
+from tests.unit.lambdas.models import GOOD_FILES, HOST, good_archive, pack, tar
+
+LAMBDAS = Path(shared.__file__).parents[1]
+CODE = GOOD_FILES["code/inference.py"]
 
 
-def reasons(archive: bytes) -> list[str]:
-    return [problem.reason for problem in check(io.BytesIO(archive))]
+def reasons(archive: bytes, **host: Any) -> list[str]:
+    """The reasons on a host of these facts, or on none."""
+    given = dataclasses.replace(HOST, **host) if host else None
+    return [problem.reason for problem in check(io.BytesIO(archive), given)]
+
+
+def message(archive: bytes, **host: Any) -> str:
+    (problem,) = check(io.BytesIO(archive), dataclasses.replace(HOST, **host))
+    return problem.message
 
 
 def member(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
@@ -57,6 +76,24 @@ def test_folders_and_vendored_wheels_are_fine() -> None:
         (pack(GOOD_FILES, extra=[member("a", tarfile.LNKTYPE, "config.json")]), "archive-link"),
         (pack(GOOD_FILES, extra=[member("a", tarfile.CHRTYPE)]), "archive-device"),
         (pack(GOOD_FILES, extra=[member("a", tarfile.FIFOTYPE)]), "archive-device"),
+        (pack(GOOD_FILES, extra=[member("a", tarfile.BLKTYPE)]), "archive-device"),
+        (pack({**GOOD_FILES, "./config.json": b"{}"}), "archive-twice"),
+        (pack({**GOOD_FILES, "checkpoints/1.json": b"{}"}), "archive-stray-folder"),
+        (pack(GOOD_FILES, extra=[member("runs", tarfile.DIRTYPE)]), "archive-stray-folder"),
+        (pack({**GOOD_FILES, "pytorch_model.bin": b""}), "archive-pickle"),
+        (pack({**GOOD_FILES, "n" * 2000: b""}), "archive-too-large"),
+        (pack({**GOOD_FILES, "config.json": b"{"}), "archive-configuration"),
+        (pack({**GOOD_FILES, "config.json": b"[]"}), "archive-configuration"),
+        (pack({**GOOD_FILES, "config.json": b"[" * 99_999}), "archive-configuration"),
+        (pack({**GOOD_FILES, "config.json": bytes(2_000_000)}), "archive-configuration"),
+        (pack({**GOOD_FILES, "code/inference.py": b"def model_fn(:"}), "archive-code"),
+        (pack({**GOOD_FILES, "code/inference.py": b"\x00"}), "archive-code"),
+        (pack({**GOOD_FILES, "code/inference.py": b"(" * 99_999}), "archive-code"),
+        (pack({**GOOD_FILES, "code/inference.py": b"-" * 99_999 + b"1"}), "archive-code"),
+        (pack({**GOOD_FILES, "code/inference.py": b"x" + b".x" * 99_999}), "archive-code"),
+        (pack({**GOOD_FILES, "code/inference.py": b"#" * 300_000}), "archive-code"),
+        (pack({**GOOD_FILES, "model.safetensors": b"weights"}), "archive-weights"),
+        (pack({**GOOD_FILES, "model.safetensors": b""}), "archive-weights"),
         (pack({f"m/{n}": d for n, d in GOOD_FILES.items()}), "archive-extra-root-folder"),
         (pack(without("code/inference.py")), "archive-missing-file"),
         (pack(without("config.json")), "archive-missing-file"),
@@ -86,10 +123,11 @@ def test_a_missing_file_is_named() -> None:
     assert "code/inference.py" in problem.message
 
 
-def test_an_archive_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MAXIMUM_UNPACKED_BYTES > 10 * 1024**3
-    monkeypatch.setattr("shared.archive.MAXIMUM_UNPACKED_BYTES", 1024 * 1024)
-    assert reasons(pack({**GOOD_FILES, "zeros": bytes(4 * 1024 * 1024)})) == ["archive-too-large"]
+def test_an_archive_that_unpacks_to_more_than_the_volume_is_read_no_further() -> None:
+    stream = io.BytesIO(pack({**GOOD_FILES, "noise": os.urandom(8 * 1024 * 1024)}))
+    (problem,) = check(stream, dataclasses.replace(HOST, disk_gib=1 / 1024))
+    assert (problem.reason, problem.of_instance) == ("instance-disk", True)
+    assert stream.tell() < 4 * 1024 * 1024
 
 
 def test_members_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +151,59 @@ def test_a_lost_connection_is_no_fault_of_the_archive() -> None:
         check(Lost())
 
 
-def test_memory_does_not_grow_with_the_archive() -> None:
-    archive = pack({**GOOD_FILES, "weights": os.urandom(24 * 1024 * 1024)})
+# Two gibibytes of zeros as weights: one compressed block, over and over.
+HUGE = """
+import io, resource, sys, tarfile, zlib
+from shared.archive import check
+from tests.support.weights import head
+from tests.unit.lambdas.models import GOOD_FILES, HOST
+
+BLOCK, TIMES = 64 * 1024**2, 32
+small = {name: data for name, data in GOOD_FILES.items() if name != "model.safetensors"}
+member = tarfile.TarInfo("model.safetensors")
+start = head(BLOCK * TIMES)
+member.size = len(start) + BLOCK * TIMES
+buffer = io.BytesIO()
+with tarfile.open(fileobj=buffer, mode="w") as tar:
+    for name, data in small.items():
+        entry = tarfile.TarInfo(name)
+        entry.size = len(data)
+        tar.addfile(entry, io.BytesIO(data))
+    before = buffer.tell()
+before = buffer.getvalue()[:before] + member.tobuf() + start
+after = bytes(-member.size % 512 + 1024)
+
+def parts():
+    zip = zlib.compressobj(1, zlib.DEFLATED, -15)
+    yield b"\\x1f\\x8b\\x08" + bytes(6) + b"\\x03"
+    yield zip.compress(before) + zip.flush(zlib.Z_FULL_FLUSH)
+    block = zip.compress(bytes(BLOCK)) + zip.flush(zlib.Z_FULL_FLUSH)
+    checksum = zlib.crc32(before)
+    for _ in range(TIMES):
+        checksum = zlib.crc32(bytes(BLOCK), checksum)
+        yield block
+    yield zip.compress(after) + zip.flush()
+    size = len(before) + BLOCK * TIMES + len(after)
+    checksum = zlib.crc32(after, checksum)
+    yield checksum.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little")
+
+packed = b"".join(parts())
+resource.setrlimit(resource.RLIMIT_AS, (400 * 1024**2,) * 2)
+print([problem.reason for problem in check(io.BytesIO(packed), HOST)], len(packed) < 20_000_000)
+"""
+
+
+def test_two_gibibytes_are_checked_in_less_memory_than_the_function_has() -> None:
+    environment = os.environ | {"PYTHONPATH": f"{LAMBDAS}{os.pathsep}{LAMBDAS.parent}"}
+    done = subprocess.run(
+        [sys.executable, "-c", HUGE], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "[] True\n", done.stderr
+
+
+def test_memory_grows_neither_with_the_archive_nor_with_its_members() -> None:
+    files = {f"code/vendor/x/{index}.py": b"" for index in range(5000)}
+    archive = pack({**GOOD_FILES, **files, "noise": os.urandom(16 * 1024 * 1024)})
     stream = io.BytesIO(archive)
     tracemalloc.start()
     try:
@@ -122,3 +211,189 @@ def test_memory_does_not_grow_with_the_archive() -> None:
         assert tracemalloc.get_traced_memory()[1] < 12 * 1024 * 1024
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def load(p): ...\ndef predict(d, m): ...", "no model_fn, no input_fn, no predict_fn"),
+        ("def load(p): ...\ndef predict(d, m): ...", "; it defines load, predict"),
+        ("def model_fn(p): ...\ndef transform(m, b): ...", "no input_fn, no predict_fn"),
+        ("def transform_fn(m, b, c, a): ...", "code/inference.py defines no model_fn"),
+        ("class Model:\n    def model_fn(self): ...", "defines no model_fn, no input_fn"),
+    ],
+)
+def test_functions_that_the_toolkit_does_not_call_are_named(code: str, said: str) -> None:
+    archive = pack({**GOOD_FILES, "code/inference.py": code.encode()})
+    assert reasons(archive) == ["archive-handlers"]
+    assert said in message(archive)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def model_fn(d): ...\ndef transform_fn(m, b, c, a): ...",
+        "from handlers import model_fn, transform_fn",
+        "from handlers import *",
+        "model_fn = transform_fn = None",
+        "import os\nmodel_fn: object = 1\nif os.name:\n    def transform_fn(*a): ...",
+        "try:\n    from a import model_fn\nexcept ImportError:\n    from b import model_fn\n"
+        "import c as transform_fn",
+    ],
+)
+def test_handlers_may_be_bound_in_any_way(code: str) -> None:
+    assert reasons(pack({**GOOD_FILES, "code/inference.py": code.encode()})) == []
+
+
+def elf(machine: int) -> bytes:
+    """The head of a 64-bit little-endian shared object."""
+    return b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00" + machine.to_bytes(2, "little")
+
+
+ARM, INTEL = elf(183), elf(62)
+VENDORED = "code/vendor/cp312-aarch64"
+WHEEL = "Wheel-Version: 1.0\nTag: {}\nTag: {}\n"
+
+
+@pytest.mark.case("M03")
+@pytest.mark.case("L06")
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        (f"{VENDORED}/x/core.so", INTEL, "it is for x86_64"),
+        (f"{VENDORED}/x/libgomp.so.1.0", INTEL, "it is for x86_64"),
+        (f"{VENDORED}/x/core.so", b"\xcf\xfa\xed\xfe" + bytes(40), "it is no Linux library"),
+        (f"{VENDORED}/x/core.dylib", b"\xcf\xfa\xed\xfe", "it is no Linux library"),
+        (f"{VENDORED}/x/c.cpython-311-aarch64-linux-gnu.so", ARM, "it is for CPython 3.11"),
+        (
+            f"{VENDORED}/x-1.dist-info/WHEEL",
+            WHEEL.format("cp312-cp312-macosx_11_0_arm64", "cp312-cp312-win_amd64").encode(),
+            "it is for cp312-cp312-macosx_11_0_arm64, cp312-cp312-win_amd64",
+        ),
+        (
+            f"{VENDORED}/x-1.dist-info/WHEEL",
+            WHEEL.format("cp312-cp312-musllinux_1_2_aarch64", "cp313-cp313-linux_aarch64").encode(),
+            "it is for cp312-cp312-musllinux_1_2_aarch64, cp313-cp313-linux_aarch64",
+        ),
+    ],
+)
+def test_libraries_of_another_platform_than_their_folders_are_refused(
+    name: str, content: bytes, fault: str
+) -> None:
+    archive = pack({**GOOD_FILES, name: content})
+    assert reasons(archive) == ["archive-architecture"]
+    assert f"{name}: {fault}" in message(archive)
+
+
+@pytest.mark.case("L06")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "code/wheels/x-1-cp312-cp312-manylinux_2_28_x86_64.whl",
+        "code/wheels/x-1-cp311-cp311-manylinux2014_aarch64.whl",
+        "code/wheels/x-1-cp313-abi3-manylinux2014_aarch64.whl",
+        "code/lib/core.so",
+    ],
+)
+def test_libraries_of_another_platform_than_the_instances_are_refused(name: str) -> None:
+    archive = pack({**GOOD_FILES, name: INTEL})
+    assert reasons(archive) == []
+    assert reasons(archive, workers=4) == ["instance-architecture"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "code/wheels/x-1-py3-none-any.whl",
+        "code/wheels/x-1-py2.py3-none-any.whl",
+        "code/wheels/x-1-1build-cp39-abi3-manylinux_2_17_aarch64.manylinux2014_aarch64.whl",
+        "code/wheels/x-1-cp312-cp312-linux_aarch64.whl",
+        "code/lib/c.cpython-312-aarch64-linux-gnu.so",
+        f"{VENDORED}/x/c.abi3.so",
+        "code/data.so.txt",
+        "WHEEL",
+        "code/x.dist-info/RECORD",
+    ],
+)
+def test_libraries_of_the_platform_are_taken(name: str) -> None:
+    assert reasons(pack({**GOOD_FILES, name: ARM}), workers=4) == []
+
+
+@pytest.mark.case("L06")
+def test_packages_for_other_platforms_alone_are_refused() -> None:
+    other = {**GOOD_FILES, "code/vendor/cp311-x86_64/x/core.so": INTEL}
+    assert reasons(pack(other)) == []
+    assert message(pack(other)) == (
+        "code/vendor is for cp311-x86_64, ml.c7g.4xlarge needs cp312-aarch64"
+    )
+    assert reasons(pack({**other, f"{VENDORED}/x/core.so": ARM}), workers=4) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        weights()[:-1],
+        weights() + b"x",
+        (10**15).to_bytes(8, "little") + b"{}",
+        (9 * 1024**2).to_bytes(8, "little") + bytes(9 * 1024**2),
+        (2).to_bytes(8, "little") + b"[]",
+        (2).to_bytes(8, "little") + b"}{",
+        (14).to_bytes(8, "little") + b'{"weight": {}}',
+        weights(dtype="F32", shape=(1, 1)),
+        weights().replace(b"U8", b"Q8"),
+    ],
+)
+def test_weights_that_are_not_whole_are_refused(content: bytes) -> None:
+    assert reasons(pack({**GOOD_FILES, "model.safetensors": content})) == ["archive-weights"]
+
+
+def test_bf16_weights_need_a_processor_that_has_bf16() -> None:
+    archive = pack({**GOOD_FILES, "model.safetensors": weights(dtype="BF16", shape=(4, 8))})
+    assert reasons(archive) == reasons(archive, bf16=True) == []
+    assert reasons(archive, bf16=False, instance="ml.c6g.large") == ["instance-no-bf16"]
+    assert "1 tensors of bf16, and ml.c6g.large has no bf16" in message(
+        archive, bf16=False, instance="ml.c6g.large"
+    )
+
+
+@pytest.mark.case("M19")
+@pytest.mark.parametrize(
+    ("dtype", "gigabytes", "memory", "workers", "fits"),
+    [
+        ("F32", 3, 4, 1, False),
+        ("F32", 3, 16, 1, True),
+        ("F32", 3, 16, 5, False),
+        ("BF16", 3, 8, 2, False),  # served as fp32
+        ("F32", 0.5, 32, 4, True),
+        ("I64", 3, 8, 1, True),
+    ],
+)
+def test_weights_that_do_not_fit_into_memory_once_a_worker_are_refused(
+    dtype: str, gigabytes: float, memory: float, workers: int, fits: bool
+) -> None:
+    """Told from the table: the archive ends soon after the weights begin."""
+    size = int(gigabytes * 1e9) // 8 * 8
+    start = head(size, dtype=dtype, shape=(size // {"F32": 4, "BF16": 2, "I64": 8}[dtype],))
+    member = tarfile.TarInfo("model.safetensors")
+    member.size = len(start) + size
+    found = reasons(
+        gzip.compress(member.tobuf() + start + bytes(65536)), memory_gib=memory, workers=workers
+    )
+    assert found == ([] if fits else ["instance-memory"]) + ["archive-truncated"]
+
+
+def test_every_reason_is_in_the_table_and_given_by_something() -> None:
+    sources = "".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("shared", "validate")
+        for path in (LAMBDAS / folder).glob("*.py")
+        if path.name != "reasons.py"
+    )
+    given = set(
+        re.findall(r'(?:reason=|_Unreadable\(|refuse\(|_fault\()\s*"([a-z0-9-]+)"', sources)
+    )
+    given |= {f"{name}-too-old" for name in ("torch", "python") if f'("{name}", man' in sources}
+    # Of those that are chosen among two.
+    given |= {reason for reason in REASONS if re.search(f'"{reason}" (if|else)', sources)}
+    given |= set(re.findall(r'else "([a-z-]+)"', sources)) & set(REASONS)
+    assert given == set(REASONS)

@@ -257,7 +257,7 @@ def _own_deletion(url: str, **rest: Any) -> dict[str, Any]:
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     made: list[float] = []
-    monkeypatch.setattr("cluster_guard.handler.time.sleep", made.append)
+    monkeypatch.setattr("shared.waiting.time.sleep", made.append)
     return made
 
 

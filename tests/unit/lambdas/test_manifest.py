@@ -1,5 +1,6 @@
 import copy
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ SCHEMA = json.loads(Path(module.__file__).with_name("manifest.schema.json").read
 KNOWN_KEYWORDS = {
     "$schema",
     "title",
+    "description",
     "type",
     "additionalProperties",
     "required",
@@ -59,7 +61,7 @@ def content(**changes: Any) -> bytes:
 def problems(value: bytes) -> list[str]:
     with pytest.raises(ManifestProblem) as caught:
         parse(value)
-    return caught.value.problems
+    return [problem.message for problem in caught.value.problems]
 
 
 def keywords(schema: Any) -> Iterator[str]:
@@ -129,6 +131,47 @@ def test_the_checker_agrees_with_a_json_schema_validator() -> None:
         count += 1
         assert (not list(problems_of(value, SCHEMA))) == validator.is_valid(value), name
     assert count > 500
+
+
+def test_the_checker_agrees_on_manifests_with_many_mutations() -> None:
+    validator = Draft202012Validator(SCHEMA)
+    generator = random.Random(0)
+    verdicts = {True: 0, False: 0}
+    for _ in range(3000):
+        value: Any = manifest_of(good_archive(), source={"job": "17"})
+        for _ in range(generator.randint(1, 4)):
+            mutate(value, generator)
+        valid = validator.is_valid(value)
+        assert (not list(problems_of(value, SCHEMA))) == valid, value
+        verdicts[valid] += 1
+    assert min(verdicts.values()) > 100
+
+
+def mutate(value: Any, generator: random.Random) -> None:
+    """Change one place of a manifest, somewhere: drop it, replace it, repeat it or add to it."""
+    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+    if not keys:
+        return
+    key = generator.choice(keys)
+    inner = value[key]
+    if isinstance(inner, dict | list) and generator.random() < 0.7:
+        mutate(inner, generator)
+        return
+    match generator.choice(["drop", "replace", "nudge", "nudge", "nudge", "add"]):
+        case "drop":
+            del value[key]
+        case "replace":
+            value[key] = copy.deepcopy(generator.choice(ODD_VALUES))
+        case "add" if isinstance(value, dict):
+            value[f"{key}_x"] = inner
+        case "add":
+            value.append(copy.deepcopy(inner))
+        case _ if isinstance(inner, str):
+            value[key] = generator.choice([inner[1:], inner + "0", inner.upper(), inner * 2])
+        case _ if isinstance(inner, int | float):
+            value[key] = generator.choice([inner + 1, inner / 2, -inner, inner * 1.0, str(inner)])
+        case _:
+            value[key] = [inner]
 
 
 def test_every_problem_is_told_with_its_path() -> None:

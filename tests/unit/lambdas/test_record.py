@@ -1,11 +1,12 @@
 import json
+import shlex
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from botocore.exceptions import ClientError
 
-from record.report import Reporter, Settings
+from record.report import Outcome, Reporter, Settings
 from shared.places import verdict_key
 from tests.unit.lambdas.fakes import (
     STACK,
@@ -32,6 +33,11 @@ RUN = {
 }
 REFUSED = {**RUN, "reason": "archive-not-gzip", "problems": ["archive-not-gzip: no gzip"]}
 OLDER = {**RUN, "problems": ["older-than-served: created then, what serves later"]}
+EXECUTION = "arn:aws:states:us-west-2:000000000000:execution:delivery:run-1"
+START = (
+    "aws stepfunctions start-execution --state-machine-arn "
+    "arn:aws:states:us-west-2:000000000000:stateMachine:delivery --input"
+)
 AGAIN = {"bucket": BUCKET, "key": RUN["manifest_key"]}
 
 
@@ -48,6 +54,7 @@ class World:
                 endpoint_stack=STACK,
                 endpoint_name="ultracluster-test",
                 topic_arn="arn:aws:sns:us-west-2:000000000000:notices",
+                switch="/ultracluster-test/delivery",
             ),
             s3=self.s3,
             sns=self.sns,
@@ -61,7 +68,7 @@ class World:
         reason: str = "because",
         *,
         final: bool = False,
-        execution: str = "arn:execution",
+        execution: str = EXECUTION,
         **intent: str,
     ) -> str:
         self.reporter.record(
@@ -93,9 +100,8 @@ def test_a_model_that_serves(world: World) -> None:
         f"model sentiment {DIGEST[:12]}: serves",
         "why: it passed every check",
         f"serves now: {URL}",
-        "next: nothing. to go back later, start the state machine with the manifest of the "
-        'earlier model and "intent": "roll-back"',
-        "execution: arn:execution",
+        "next: nothing",
+        f"execution: {EXECUTION}",
     ]
     assert world.verdict == {
         "schema_version": 1,
@@ -108,7 +114,7 @@ def test_a_model_that_serves(world: World) -> None:
         "model_url": URL,
         "previous_model_url": "none",
         "announcement": "0001",
-        "execution": "arn:execution",
+        "execution": EXECUTION,
         "recorded": "2026-12-01T00:00:00Z",
     }
 
@@ -139,10 +145,7 @@ def test_a_model_that_failed_by_anothers_fault_may_be_announced_again(world: Wor
     message = world.record("rolled-back", reason="Could not find endpoint")
     assert world.verdict["final"] is False
     assert "Could not find endpoint" in message
-    assert (
-        f"announce it again: publish it again, or start the state machine with {json.dumps(AGAIN)}"
-        in message
-    )
+    assert f"announce it again: {START} '{json.dumps(AGAIN)}'" in message
     asked = world.record("rolled-back", intent="roll-back")
     assert json.dumps({**AGAIN, "intent": "roll-back"}) in asked
 
@@ -224,9 +227,98 @@ def test_the_subject_is_what_sns_takes(world: World) -> None:
     assert "\n" not in subject
 
 
+def test_a_model_in_place_of_another_says_how_to_go_back(world: World) -> None:
+    former = f"models/sentiment/{'cd' * 32}"
+    message = world.record(
+        "serving", {**RUN, "previous_model_url": f"s3://{BUCKET}/{former}/model.tar.gz"}
+    )
+    asked = {"bucket": BUCKET, "key": f"{former}/manifest.json", "intent": "roll-back"}
+    assert f"to go back to the former model: {START} '{json.dumps(asked)}'" in message
+
+
+def test_a_model_that_was_put_off_says_how_to_go_on(world: World) -> None:
+    message = world.record("paused", reason="the delivery is paused: parameter p is off")
+    assert "why: the delivery is paused: parameter p is off\n" in message
+    assert "ssm put-parameter --overwrite --value on --name /ultracluster-test/delivery" in message
+    assert f"{START} '{json.dumps(AGAIN)}'" in message
+    assert (world.verdict["outcome"], world.verdict["final"]) == ("paused", False)
+
+
+@pytest.mark.parametrize("outcome", ["serving", "failed", "nothing-to-do", "rolled-back"])
+def test_what_becomes_of_a_model_that_was_put_off_is_written_over_it(
+    world: World, outcome: Any
+) -> None:
+    world.record("paused")
+    world.record(outcome, {**RUN, "announcement": ""}, execution="arn:later")
+    assert world.verdict["outcome"] == outcome
+    assert len(world.sns.messages) == 2
+
+
+@pytest.mark.case("L07")
+@pytest.mark.parametrize("outcome", ["paused", "declined"])
+@pytest.mark.parametrize("earlier", ["serving", "rolled-back", "paused", "declined"])
+def test_a_duplicate_that_waited_does_not_stand_over_what_another_found_out(
+    world: World, outcome: Any, earlier: Any
+) -> None:
+    world.record(earlier, final=True)
+    told = world.verdict
+    world.record(outcome, execution="arn:duplicate")
+    assert world.verdict == told
+    assert len(world.sns.messages) == 1
+    world.record(outcome, {**RUN, "announcement": "0002"}, execution="arn:another")
+    assert world.verdict["outcome"] == outcome
+
+
+@pytest.mark.parametrize(
+    ("outcome", "given", "why", "then"),
+    [
+        ("serving", RUN, "it passed every check", "nothing"),
+        ("refused", REFUSED, "archive-not-gzip: no gzip", "mend what is named above"),
+        ("rolled-back", RUN, "because", "announce it again: aws stepfunctions"),
+        ("nothing-to-do", OLDER, "older-than-served: created then", "aws stepfunctions"),
+        ("paused", RUN, "because", "aws ssm put-parameter"),
+        ("declined", RUN, "because", "ask for approval again: aws stepfunctions"),
+        ("failed", RUN, "because", "start it again: aws stepfunctions"),
+    ],
+)
+def test_every_message_says_what_why_what_serves_and_what_to_do(
+    world: World, outcome: Any, given: dict[str, Any], why: str, then: str
+) -> None:
+    world.platform.url = URL
+    lines = world.record(outcome, given).splitlines()
+    assert lines[0].startswith(f"model sentiment {DIGEST[:12]}: ")
+    assert lines[0].removeprefix(f"model sentiment {DIGEST[:12]}: ") in _subject(world)
+    assert lines[1].startswith(f"why: {why}")
+    assert lines[2] == f"serves now: {URL}"
+    assert lines[3].startswith("next: ")
+    assert then in lines[3]
+    assert lines[4] == f"execution: {EXECUTION}"
+    # A command is one that a shell takes as it stands.
+    for command in lines[3].split("aws stepfunctions ")[1:]:
+        words = shlex.split(command)
+        assert words[:2] == ["start-execution", "--state-machine-arn"]
+        assert json.loads(words[words.index("--input") + 1])["bucket"] == BUCKET
+
+
+def test_every_outcome_has_its_message() -> None:
+    tested = test_every_message_says_what_why_what_serves_and_what_to_do.pytestmark
+    (cases,) = [mark.args[1] for mark in tested if mark.name == "parametrize"]
+    assert {case[0] for case in cases} == set(get_args(Outcome))
+
+
+def _subject(world: World) -> str:
+    subject: str = world.sns.calls[-1][1]["Subject"]
+    return subject
+
+
+def test_an_input_too_long_for_a_message_is_named_instead(world: World) -> None:
+    message = world.record("failed", {}, intent="x" * 2000)
+    assert "--input file://INPUT, which the dead-letter queue holds" in message
+
+
 @pytest.mark.case("S06")
 def test_everything_that_is_written_lies_outside_the_trigger(world: World) -> None:
-    for outcome in ("serving", "refused", "rolled-back", "nothing-to-do", "failed"):
+    for outcome in get_args(Outcome):
         world.s3.objects.clear()
         world.record(outcome)
     keys = {request["Key"] for name, request in world.s3.calls if name == "PutObject"}

@@ -5,7 +5,14 @@ from botocore.exceptions import ClientError
 
 from roll_out.update import Settings, Updater
 from shared.stack import StackProblem
-from tests.unit.lambdas.fakes import STACK, FakeCloudFormation, Platform, refused
+from tests.unit.lambdas.fakes import (
+    ENDPOINT,
+    STACK,
+    FakeCloudFormation,
+    FakeCloudWatch,
+    Platform,
+    refused,
+)
 
 ROLE = "arn:aws:iam::000000000000:role/endpoint-service"
 OLD = f"s3://b/models/sentiment/{'0' * 64}/model.tar.gz"
@@ -25,12 +32,20 @@ def cloudformation(platform: Platform) -> FakeCloudFormation:
 
 @pytest.fixture
 def updater(cloudformation: FakeCloudFormation) -> Updater:
-    settings = Settings(endpoint_stack=STACK, service_role_arn=ROLE)
-    return Updater(settings, cloudformation=cloudformation)
+    settings = Settings(endpoint_stack=STACK, service_role_arn=ROLE, endpoint_name=ENDPOINT)
+    return Updater(
+        settings,
+        cloudformation=cloudformation,
+        cloudwatch=FakeCloudWatch(cloudformation.platform),
+    )
 
 
-def out(updater: Updater, token: str = "run_1-out-0") -> dict[str, Any]:
-    return updater.roll_out(model_url=NEW, previous_model_url=OLD, token=token)
+def out(
+    updater: Updater, token: str = "run_1-out-0", announcement: str = "11111111-0001"
+) -> dict[str, Any]:
+    return updater.roll_out(
+        model_url=NEW, previous_model_url=OLD, token=token, announcement=announcement
+    )
 
 
 def back(updater: Updater, token: str = "run_1-back-0") -> dict[str, Any]:
@@ -50,11 +65,12 @@ def test_only_the_url_changes(updater: Updater, cloudformation: FakeCloudFormati
             ],
             "Capabilities": ["CAPABILITY_IAM"],
             "RoleARN": ROLE,
-            "ClientRequestToken": "d-run-1-out-0",
+            "ClientRequestToken": "d-11111111-0001-run-1-out-0",
         },
     )
 
 
+@pytest.mark.case("M11")
 @pytest.mark.parametrize("act", [out, back])
 def test_a_busy_stack_is_left_alone(
     act: Any, updater: Updater, platform: Platform, cloudformation: FakeCloudFormation
@@ -141,6 +157,27 @@ def test_a_run_that_was_overtaken_rolls_nothing_back(
     assert cloudformation.count("UpdateStack") == 0
 
 
+@pytest.mark.case("L07")
+def test_of_the_runs_of_one_event_only_one_updates(
+    updater: Updater, platform: Platform, cloudformation: FakeCloudFormation
+) -> None:
+    """Also in the moment between a roll-back and its verdict."""
+    out(updater, "run_1-out-3")
+    platform.url, platform.status = OLD, "UPDATE_ROLLBACK_COMPLETE"
+    answer = out(updater, "run_2-out-0")
+    assert (answer["status"], answer["reason"]) == (
+        "unchanged",
+        "another run has tried this announcement",
+    )
+    assert cloudformation.count("UpdateStack") == 1
+    # Another put of the manifest, or a person who starts it, is another wish.
+    for number, (token, announcement) in enumerate(
+        [("run_1-out-4", "11111111-0001"), ("run_3-out-0", "11111111-0002"), ("run_4-out-0", "")]
+    ):
+        platform.url, platform.status = OLD, "UPDATE_ROLLBACK_COMPLETE"
+        assert out(updater, token, announcement)["status"] == "started", number
+
+
 def test_a_stuck_stack_needs_a_person(updater: Updater, platform: Platform) -> None:
     platform.status = "UPDATE_ROLLBACK_FAILED"
     with pytest.raises(StackProblem, match="mend it"):
@@ -153,3 +190,20 @@ def test_a_long_execution_name_gives_a_token_that_cloudformation_takes(
     out(updater, token=f"{'x' * 200}-out-7")
     assert cloudformation.calls[-1][1]["ClientRequestToken"].endswith("-out-7")
     assert len(cloudformation.calls[-1][1]["ClientRequestToken"]) == 128
+
+
+@pytest.mark.parametrize(("act", "url"), [(out, OLD), (back, NEW)])
+def test_an_alarm_that_still_rings_is_waited_for(
+    act: Any,
+    url: str,
+    updater: Updater,
+    platform: Platform,
+    cloudformation: FakeCloudFormation,
+) -> None:
+    platform.url, platform.alarm = url, "ALARM"
+    answer = act(updater)
+    assert answer["status"] == "busy"
+    assert f"alarm {ENDPOINT}-smoke" in answer["reason"]
+    assert cloudformation.count("UpdateStack") == 0
+    platform.alarm = "OK"
+    assert act(updater)["status"] == "started"

@@ -4,12 +4,15 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from settle.bake import Bake
+from settle.fault import Fault
 from settle.observation import Observer, Settings
 from tests.unit.lambdas.fakes import (
     ENDPOINT,
     STACK,
     UNHEALTHY,
     FakeCloudFormation,
+    FakeCloudWatch,
     FakeRuntime,
     FakeS3,
     FakeSageMaker,
@@ -21,6 +24,7 @@ from tests.unit.lambdas.fakes import (
 from tests.unit.lambdas.models import BUCKET, publish
 
 OLD = f"s3://{BUCKET}/models/sentiment/{'0' * 64}/model.tar.gz"
+NO_FAULT = {"reason": "", "of_model": False}
 NOT_THE_MODELS = [
     'Could not find endpoint "arn:aws:sagemaker:us-west-2:000000000000:endpoint/ultracluster-test".',
     "Cannot update in-progress endpoint",
@@ -37,12 +41,15 @@ class World:
         self.model = publish(self.s3)
         self.platform = Platform(url=OLD)
         self.runtime = FakeRuntime(labels_of)
+        self.cloudwatch = FakeCloudWatch(self.platform)
+        sagemaker = FakeSageMaker(self.platform)
         self.observer = Observer(
             Settings(model_bucket=BUCKET, endpoint_stack=STACK, endpoint_name=ENDPOINT),
             s3=self.s3,
             cloudformation=FakeCloudFormation(self.platform),
-            sagemaker=FakeSageMaker(self.platform),
+            sagemaker=sagemaker,
             runtime=self.runtime,
+            bake=Bake(ENDPOINT, sagemaker=sagemaker, cloudwatch=self.cloudwatch),
         )
 
     def begin(self, ending: str = "complete") -> None:
@@ -54,9 +61,14 @@ class World:
         for _ in range(self.platform.ticks):
             self.platform.tick()
 
-    def look(self, manifest: bool = True) -> dict[str, Any]:
-        key = self.model.manifest_key if manifest else None
-        return self.observer.look(token="d-1", target=self.model.url, manifest_key=key)
+    def look(self, manifest: bool = True, fault: Fault | None = None) -> dict[str, Any]:
+        return self.observer.look(
+            token="d-1",
+            target=self.model.url,
+            manifest_key=self.model.manifest_key if manifest else None,
+            former_model=True,
+            fault=fault,
+        )
 
 
 @pytest.fixture
@@ -77,6 +89,7 @@ def test_it_settles_once_the_endpoint_answers_as_packed(world: World) -> None:
         "reason": "",
         "undone": False,
         "final": False,
+        "fault": NO_FAULT,
     }
     ((_, request),) = world.runtime.calls
     assert request["EndpointName"] == ENDPOINT
@@ -230,6 +243,80 @@ def test_a_model_that_gave_no_answer_failed_but_is_not_banned(
     assert said in result["reason"]
 
 
+@pytest.fixture
+def baking(world: World) -> World:
+    """All traffic is on the new model, and the old fleet is still there."""
+    world.platform.bake = world.platform.ticks
+    world.begin()
+    return world
+
+
+def test_in_the_bake_the_texts_are_tried_and_the_outcome_is_told(baking: World) -> None:
+    answer = baking.look()
+    assert (answer["status"], answer["fault"]) == ("waiting", NO_FAULT)
+    assert len(baking.runtime.calls) == 1
+    assert baking.cloudwatch.told == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "final"),
+    [(lambda texts: labels_of(texts, "negative"), True), (model_error(503, "busy"), False)],
+)
+def test_a_model_that_fails_in_the_bake_is_rolled_back_by_the_alarm(
+    baking: World, answer: Any, final: bool
+) -> None:
+    baking.runtime.answer = answer
+    first = baking.look()
+    assert (first["status"], first["fault"]["of_model"]) == ("waiting", final)
+    assert baking.cloudwatch.told == [1.0]
+    fault = Fault(**first["fault"])
+    baking.runtime.answer = labels_of
+    assert baking.look(fault=fault)["fault"] == first["fault"]
+    baking.platform.tick()
+    ended = baking.look(fault=fault)
+    assert (ended["status"], ended["undone"], ended["final"]) == ("failed", True, final)
+    assert ended["reason"].startswith(f"{fault.reason}; then: Endpoint")
+    assert "alarm ultracluster-test-smoke is in ALARM" in ended["reason"]
+
+
+def test_what_failed_in_the_bake_and_serves_in_the_end_serves(world: World) -> None:
+    world.finish()
+    answer = world.look(fault=Fault(reason="no worker was free", of_model=False))
+    assert answer["status"] == "settled"
+
+
+def test_a_roll_back_in_its_bake_is_not_asked_for_this_models_labels(baking: World) -> None:
+    assert baking.look(manifest=False)["status"] == "waiting"
+    baking.platform.status = "UPDATE_ROLLBACK_IN_PROGRESS"
+    assert baking.look()["status"] == "waiting"
+    assert (baking.runtime.calls, baking.cloudwatch.told) == ([], [])
+
+
+@pytest.mark.parametrize("traffic", ["CANARY", "LINEAR"])
+def test_while_the_old_fleet_may_answer_no_text_is_tried(baking: World, traffic: str) -> None:
+    baking.platform.traffic = traffic
+    assert baking.look()["status"] == "waiting"
+    assert (baking.runtime.calls, baking.cloudwatch.told) == ([], [])
+
+
+def test_before_the_traffic_shifts_and_for_a_first_model_no_text_is_tried(world: World) -> None:
+    world.platform.bake = 1
+    world.begin()
+    assert world.look()["status"] == "waiting"
+    world.platform.serves = None
+    world.platform.tick()
+    assert world.look()["status"] == "waiting"
+    assert (world.runtime.calls, world.cloudwatch.told) == ([], [])
+
+
+def test_the_last_try_leaves_the_alarm_alone(world: World) -> None:
+    """It would hold up the roll-back that follows."""
+    world.finish()
+    world.runtime.answer = lambda texts: labels_of(texts, "negative")
+    assert world.look()["status"] == "failed"
+    assert world.cloudwatch.told == []
+
+
 def test_a_missing_right_says_nothing_about_the_model(world: World) -> None:
     world.finish()
     world.runtime.answer = raising(refused("InvokeEndpoint", "AccessDeniedException", "no"))
@@ -252,5 +339,7 @@ def test_back_to_no_model_needs_no_endpoint(world: World) -> None:
     world.platform.begin("none", "d-1")
     for _ in range(world.platform.ticks):
         world.platform.tick()
-    answer = world.observer.look(token="d-1", target="none", manifest_key=None)
+    answer = world.observer.look(
+        token="d-1", target="none", manifest_key=None, former_model=True, fault=None
+    )
     assert answer["status"] == "settled"

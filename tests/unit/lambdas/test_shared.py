@@ -14,19 +14,29 @@ from shared.places import from_manifest_key, from_model_url
 class Settings:
     model_bucket: str
     minimum_macro_f1: float
+    workers: int = 0
+    bf16: bool = False
 
 
 def test_settings_come_from_the_environment() -> None:
-    environment = {"MODEL_BUCKET": "b", "MINIMUM_MACRO_F1": "0.6", "OTHER": "x"}
-    assert from_environment(Settings, environment) == Settings(
-        model_bucket="b", minimum_macro_f1=0.6
-    )
+    given = {"MODEL_BUCKET": "b", "MINIMUM_MACRO_F1": "0.6", "WORKERS": "4", "BF16": "true"}
+    wanted = Settings(model_bucket="b", minimum_macro_f1=0.6, workers=4, bf16=True)
+    assert from_environment(Settings, {**given, "OTHER": "x"}) == wanted
+    prefixed = {f"X_{name}": value for name, value in given.items()}
+    assert from_environment(Settings, prefixed, prefix="X_") == wanted
 
 
 def test_every_variable_at_fault_is_named() -> None:
     with pytest.raises(EnvironmentProblem) as caught:
-        from_environment(Settings, {"MODEL_BUCKET": " ", "MINIMUM_MACRO_F1": "much"})
-    assert "MODEL_BUCKET is not set; MINIMUM_MACRO_F1 is 'much'" in str(caught.value)
+        from_environment(
+            Settings,
+            {"MODEL_BUCKET": " ", "MINIMUM_MACRO_F1": "much", "WORKERS": "1.5", "BF16": "yes"},
+        )
+    for said in (
+        "MODEL_BUCKET is not set; MINIMUM_MACRO_F1 is 'much', allowed: a number",
+        "WORKERS is '1.5', allowed: a whole number; BF16 is 'yes', allowed: true, false",
+    ):
+        assert said in str(caught.value)
 
 
 def test_a_log_line_is_one_json_object_with_the_digest() -> None:

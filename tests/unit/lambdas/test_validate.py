@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import json
 from datetime import UTC, datetime
@@ -7,10 +8,12 @@ import pytest
 
 from shared.places import verdict_key
 from shared.stack import StackProblem
+from tests.support.weights import weights
 from tests.unit.lambdas.fakes import STACK, FakeCloudFormation, FakeS3, Platform
 from tests.unit.lambdas.models import (
     BUCKET,
     GOOD_FILES,
+    HOST,
     NAME,
     Published,
     good_archive,
@@ -24,21 +27,25 @@ from validate.judgement import Judge, Settings
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 SETTINGS = Settings(
+    aws_region="us-west-2",
     model_bucket=BUCKET,
     model_name=NAME,
     endpoint_stack=STACK,
-    serving_torch="2.6.0",
-    serving_python="3.12",
     minimum_macro_f1=0.6,
 )
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, *, region: str = "us-west-2", **host: Any) -> None:
         self.s3 = FakeS3()
         self.platform = Platform()
         self.cloudformation = FakeCloudFormation(self.platform)
-        self.judge = Judge(SETTINGS, s3=self.s3, cloudformation=self.cloudformation)
+        self.judge = Judge(
+            dataclasses.replace(SETTINGS, aws_region=region),
+            dataclasses.replace(HOST, **host),
+            s3=self.s3,
+            cloudformation=self.cloudformation,
+        )
 
     def __call__(self, event: dict[str, Any]) -> dict[str, Any]:
         answer = self.judge.judge(event, now=NOW)
@@ -98,7 +105,7 @@ def test_no_byte_is_read_for_the_digest_of_an_archive_that_was_checked(world: Wo
     ("archive", "reason"),
     [
         (pack({f"model/{name}": data for name, data in GOOD_FILES.items()}), "extra-root-folder"),
-        (pack({"config.json": b"", "model.safetensors": b""}), "missing-file"),
+        (pack({name: GOOD_FILES[name] for name in ("config.json",)}), "missing-file"),
         (tar(GOOD_FILES), "not-gzip"),
         (good_archive()[:-20], "truncated"),
         (pack({**GOOD_FILES, "../../etc/cron.d/x": b"x"}), "unsafe-name"),
@@ -126,6 +133,10 @@ def test_an_archive_of_zero_bytes_is_refused(world: World) -> None:
     ("changes", "reason"),
     [
         ({"labels": []}, "manifest-invalid"),
+        ({"schema_version": 2, "labels": []}, "manifest-version"),
+        ({"schema_version": "1"}, "manifest-invalid"),
+        ({"metrics": None}, "metrics-missing"),
+        ({"metrics": {"evaluation_set": "x", "accuracy": 0.8}}, "metrics-missing"),
         ({"model_name": "other"}, "manifest-elsewhere"),
         ({"created": "2026-12-03T00:00:00Z"}, "created-in-future"),
         ({"requires": {"torch": "2.7", "python": "3.10"}}, "torch-too-old"),
@@ -141,6 +152,72 @@ def test_a_manifest_that_does_not_fit_is_refused(
     assert (answer["decision"], answer["reason"]) == ("refuse", reason)
     # Manifest, image and gate can change; the bytes of the digest cannot.
     assert not answer["final"]
+
+
+@pytest.mark.parametrize(
+    ("archive", "reason"),
+    [
+        (pack({**GOOD_FILES, "code/inference.py": b"def predict(d): ..."}), "archive-handlers"),
+        (
+            pack({**GOOD_FILES, "code/vendor/cp312-aarch64/x.so": b"\x7fELF\x02\x01" + bytes(30)}),
+            "archive-architecture",
+        ),
+        (pack({**GOOD_FILES, "model.safetensors": b"x" * 40}), "archive-weights"),
+    ],
+)
+def test_bytes_that_no_instance_can_serve_are_refused_for_good(
+    world: World, archive: bytes, reason: str
+) -> None:
+    answer = world(publish(world.s3, archive).event)
+    assert (answer["decision"], answer["reason"], answer["final"]) == ("refuse", reason, True)
+
+
+@pytest.mark.case("M19")
+@pytest.mark.parametrize(
+    ("archive", "host", "reason"),
+    [
+        (
+            pack({**GOOD_FILES, "model.safetensors": weights(dtype="BF16", shape=(32,))}),
+            {"bf16": False},
+            "instance-no-bf16",
+        ),
+        (good_archive(), {"memory_gib": 1, "workers": 4}, "instance-memory"),
+        (good_archive(), {"disk_gib": 1e-6}, "instance-disk"),
+        (good_archive(), {"package_mib": 0}, "instance-package"),
+        (
+            pack({**GOOD_FILES, "code/vendor/cp311-aarch64/x.py": b""}),
+            {"python": "3.12"},
+            "instance-architecture",
+        ),
+    ],
+)
+def test_what_another_instance_may_serve_is_refused_but_not_for_good(
+    archive: bytes, host: dict[str, Any], reason: str
+) -> None:
+    world = World(**host)
+    answer = world(publish(world.s3, archive).event)
+    assert (answer["decision"], answer["reason"], answer["final"]) == ("refuse", reason, False)
+
+
+@pytest.mark.case("S09")
+@pytest.mark.parametrize(
+    ("location", "region", "accepted"),
+    [
+        ("us-west-2", "us-west-2", True),
+        ("eu-west-1", "us-west-2", False),
+        (None, "us-west-2", False),
+        (None, "us-east-1", True),
+        ("EU", "eu-west-1", True),
+    ],
+)
+def test_a_bucket_of_another_region_is_refused_before_anything_is_read(
+    location: str | None, region: str, accepted: bool
+) -> None:
+    world = World(region=region)
+    world.s3.location = location
+    answer = world(publish(world.s3).event)
+    assert answer["reason"] == ("accepted" if accepted else "bucket-elsewhere")
+    assert accepted or [name for name, _ in world.s3.calls] == ["GetBucketLocation"]
 
 
 def test_a_manifest_of_another_archive_is_refused(world: World) -> None:

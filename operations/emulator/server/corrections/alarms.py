@@ -25,6 +25,13 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
+_CROSSED = "Threshold Crossed"
+_CONDITIONS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.GtE: operator.ge,
+    ast.Gt: operator.gt,
+    ast.LtE: operator.le,
+    ast.Lt: operator.lt,
+}
 _METRIC = ("MetricName", "Namespace", "Dimensions", "Period", "Statistic", "ExtendedStatistic")
 
 
@@ -46,8 +53,18 @@ def apply() -> None:
         alarm = {key: value for key, value in alarm.items() if key not in _METRIC}
         return {**alarm, "Metrics": queries}
 
+    describe = cloudwatch._describe_alarms
+
+    def described(*arguments: Any) -> Any:
+        """MiniStack evaluates at new data only, and so an alarm would ring for ever."""
+        for alarm in list(cloudwatch._alarms.values()):
+            if alarm.get("StateReason", "").startswith(_CROSSED):
+                evaluate(alarm)
+        return describe(*arguments)
+
     provisioners._cw_metric_alarm_record = recorded
     cloudwatch._evaluate_alarm = evaluate
+    cloudwatch._describe_alarms = described
 
 
 def evaluate(alarm: dict[str, Any]) -> None:
@@ -79,9 +96,7 @@ def _move(alarm: dict[str, Any], state: str, values: list[float]) -> None:
     old = alarm["StateValue"]
     if old == state:
         return
-    reason = (
-        f"Threshold Crossed: {values} against {alarm['ComparisonOperator']} {alarm['Threshold']}"
-    )
+    reason = f"{_CROSSED}: {values} against {alarm['ComparisonOperator']} {alarm['Threshold']}"
     alarm.update(StateValue=state, StateReason=reason, StateUpdatedTimestamp=int(time.time()))
     cloudwatch._record_history(alarm["AlarmName"], old, state, reason)
     cloudwatch._dispatch_alarm_actions(alarm, old, state, reason)
@@ -121,11 +136,22 @@ def _resolve(
 def _compute(
     node: ast.expr, known: Mapping[str, float | None], expressions: Mapping[str, str]
 ) -> float | None:
-    """The value of an arithmetic expression; None where a part has no data or divides by zero."""
+    """The value of an expression; None where a part that counts has no data or divides by zero."""
     if isinstance(node, ast.Constant):
         return float(str(node.value))
     if isinstance(node, ast.Name):
         return _resolve(node.id, known, expressions)
+    if isinstance(node, ast.Call):
+        condition = _compute(node.args[0], known, expressions)
+        if condition is None:
+            return None
+        return _compute(node.args[1 if condition else 2], known, expressions)
+    if isinstance(node, ast.Compare):
+        left = _compute(node.left, known, expressions)
+        right = _compute(node.comparators[0], known, expressions)
+        if left is None or right is None:
+            return None
+        return float(_CONDITIONS[type(node.ops[0])](left, right))
     assert isinstance(node, ast.BinOp)  # noqa: S101
     left = _compute(node.left, known, expressions)
     right = _compute(node.right, known, expressions)
@@ -135,20 +161,33 @@ def _compute(
 
 
 def _check(expression: str) -> None:
-    """Refuse an expression that holds anything but arithmetic.
+    """Refuse an expression that holds anything but arithmetic, comparisons and IF.
 
     Raises:
         ValueError: The emulator cannot evaluate it.
     """
-    allowed = (ast.Expression, ast.BinOp, ast.Constant, ast.Name, ast.Load, *_OPERATORS)
+    allowed = (ast.Expression, ast.BinOp, ast.Compare, ast.Call, ast.Constant, ast.Name, ast.Load)
     try:
         tree = ast.parse(expression, mode="eval")
     except SyntaxError as error:
         raise ValueError(f"cannot read the metric expression {expression!r}") from error
-    if not all(isinstance(node, allowed) for node in ast.walk(tree)):
+    nodes = list(ast.walk(tree))
+    if not all(
+        isinstance(node, (*allowed, *_OPERATORS, *_CONDITIONS)) and _is_simple(node)
+        for node in nodes
+    ):
         raise ValueError(
-            f"the emulator evaluates + - * / of metrics only, got the expression {expression!r}"
+            "the emulator evaluates + - * /, one comparison and IF(condition, a, b) of metrics "
+            f"only, got the expression {expression!r}"
         )
+
+
+def _is_simple(node: ast.AST) -> bool:
+    """Whether a call is IF of three, and a comparison one of two."""
+    if isinstance(node, ast.Call):
+        named = isinstance(node.func, ast.Name) and node.func.id == "IF"
+        return named and len(node.args) == 3 and not node.keywords
+    return not isinstance(node, ast.Compare) or len(node.ops) == 1
 
 
 def _statistic(metric: Mapping[str, Any], statistic: str, start: float, end: float) -> float | None:

@@ -1,0 +1,1 @@
+"""Lets deliveries end before what they need is deleted."""

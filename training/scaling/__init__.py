@@ -1,0 +1,1 @@
+"""How training scales: a report of finished runs, and an estimate of runs to come."""
