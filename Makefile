@@ -73,7 +73,7 @@ test-transformers: .venv-training/.ready .venv-transformers-4/.ready
 		exec .venv-training/bin/python -m pytest -q tests/transformers
 
 test-slurm: .venv-training/.ready slurm
-	@OMP_NUM_THREADS=1 exec .venv-training/bin/python -m pytest -q -rs tests/slurm
+	@OMP_NUM_THREADS=1 exec .venv-training/bin/python -m pytest -q tests/slurm
 
 # Where Slurm cannot be had, nothing is made and its tests are skipped.
 slurm:

@@ -49,7 +49,7 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
             ],
         ),
         ("unit tests", [APP, "-m", "pytest", "-q", "tests/unit"]),
-        ("tests on Slurm", [TRAINING, "-m", "pytest", "-q", "-rs", "tests/slurm"]),
+        ("tests on Slurm", [TRAINING, "-m", "pytest", "-q", "tests/slurm"]),
     ),
     (
         ("training tests", [TRAINING, "-m", "pytest", "-q", "tests/training"]),

@@ -124,7 +124,7 @@ done >>{run}/log/suspend.log 2>&1
 def reason_to_skip() -> str | None:
     """Why no cluster can be made here; None where it can."""
     if not (SLURM / ".ready").is_file():
-        return "no Slurm: make .cache/slurm/.ready"
+        return "there is no Slurm; `make slurm` fetches it or says why not"
     if os.geteuid() != 0:
         return "Slurm's nodes are network namespaces, which need root"
     made = subprocess.run(

@@ -11,6 +11,13 @@ from tests.slurm.cluster import SlurmCluster, reason_to_skip
 from tests.slurm.scenarios import Scenarios, begin
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once why tests were skipped."""
+    reasons = {report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])}
+    for reason in sorted(reasons):
+        terminalreporter.write_line(f"tests on Slurm: {reason}")
+
+
 @pytest.fixture(scope="session")
 def slurm_here() -> None:
     """Skips where no cluster can be made, with the reason."""

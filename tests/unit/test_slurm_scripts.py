@@ -45,3 +45,26 @@ def test_submitting_compiles_and_trains_nothing() -> None:
     """The head node is small; all that is heavy is in the batch scripts."""
     text = (SLURM / "submit.py").read_text()
     assert not re.search(r"subprocess|neuron_parallel_compile|compile_programs|import torch", text)
+
+
+@pytest.mark.parametrize(
+    ("tools", "reason"),
+    [((), "this is no Debian or Ubuntu"), (("apt-get", "id"), "which need root")],
+)
+def test_where_slurm_cannot_be_had_a_line_says_why_and_set_up_goes_on(
+    tools: tuple[str, ...], reason: str, tmp_path: Path
+) -> None:
+    for name in tools:
+        (tmp_path / name).write_text("#!/bin/sh\necho 1000\n")
+        (tmp_path / name).chmod(0o755)
+    script = ROOT / "requirements" / "slurm.sh"
+    result = subprocess.run(
+        ["/bin/sh", script, tmp_path / "slurm"],
+        capture_output=True,
+        text=True,
+        env={"PATH": str(tmp_path)},
+    )
+    assert result.returncode == 0, result.stderr
+    assert re.fullmatch(r"set-up: no Slurm \(.*\); its tests will be skipped\n", result.stdout)
+    assert reason in result.stdout
+    assert not (tmp_path / "slurm").exists()
