@@ -107,7 +107,7 @@ FAULTS = {
         serves="the former model",
     ),
     "the roll-back itself fails": Fault(
-        happens="the endpoint serves on, and the parameter is wrong until a person acts",
+        happens="SageMaker has gone back to what CloudFormation has deleted, which bars every update",
         play=plays.roll_back_fails,
         ends=("FAILED",),
         serves="the former model",
