@@ -7,9 +7,9 @@ TWEETS := .cache/tweets.txt
 export TORCH_INDEX_URL
 
 .DEFAULT_GOAL := help
-.PHONY: help setup environments preflight rehearse test snapshots faults lock clean \
-	test-oracle test-render test-soak test-xla test-transformers test-torchserve \
-	benchmark-training benchmark-delivery benchmark-serving
+.PHONY: help setup environments preflight slurm rehearse test snapshots faults lock clean \
+	test-oracle test-render test-soak test-xla test-transformers test-torchserve test-slurm \
+	benchmark-training benchmark-delivery benchmark-serving benchmark-slurm
 
 help:
 	@echo "make rehearse   deploy, train, publish, roll out, predict and destroy, on an emulated AWS account"
@@ -20,10 +20,12 @@ help:
 	@echo "make test-soak  200 kills of a process that writes checkpoints (the gate has 30)"
 	@echo "make test-xla   the training code on torch_xla, on a processor (1 GB to download; Linux on x86-64)"
 	@echo "make test-transformers   fine-tuning with transformers 4.48, which the Neuron releases go with"
+	@echo "make test-slurm  training on a real Slurm of four nodes in network namespaces (Debian, Ubuntu; root)"
 	@echo "make test-torchserve  the served code under TorchServe, as in AWS's image (Java 17; 45 MB)"
 	@echo "make benchmark-training  how fast training is, as ratios; BENCHMARK=--gpu on a GPU"
 	@echo "make benchmark-delivery  how fast packaging, validation and the Lambda functions are"
 	@echo "make benchmark-serving   p50 and p99 of a served model, as ratios"
+	@echo "make benchmark-slurm  what 1,875 nodes ask of Slurm; 7 GB of memory (NODES=64 for fewer)"
 	@echo "make snapshots  renew tests/snapshots from the templates"
 	@echo "make faults     renew the table of docs/faults.md by playing each fault"
 	@echo "make lock       renew the locks in requirements/"
@@ -43,7 +45,7 @@ environments: .venv/.ready .venv-emulator/.ready .venv-training/.ready node_modu
 rehearse: setup
 	@exec .venv/bin/python -m operations.cli rehearse --exit-with-parent
 
-test: setup
+test: setup slurm
 	@exec .venv/bin/python tests/gate.py
 
 test-render: setup .venv-render/.ready
@@ -68,6 +70,16 @@ test-xla: .venv-xla/.ready
 test-transformers: .venv-training/.ready .venv-transformers-4/.ready
 	@PYTHONPATH=.venv-transformers-4 OMP_NUM_THREADS=1 \
 		exec .venv-training/bin/python -m pytest -q tests/transformers
+
+test-slurm: .venv-training/.ready slurm
+	@OMP_NUM_THREADS=1 exec .venv-training/bin/python -m pytest -q -rs tests/slurm
+
+# Where Slurm cannot be had, nothing is made and its tests are skipped.
+slurm:
+	@[ -e .cache/slurm/.ready ] || requirements/slurm.sh .cache/slurm
+
+benchmark-slurm: .venv-training/.ready slurm
+	@exec .venv-training/bin/python -m benchmarks.slurm $(NODES)
 
 benchmark-serving: .venv-training/.ready $(TWEETS)
 	@exec .venv-training/bin/python -m benchmarks.serving

@@ -90,6 +90,7 @@ def build_app(
         models=storage.models,
         data=storage.data,
         network=network if settings.endpoint.vpc else None,
+        code=ROOT / "lambdas",
         **common,
     )
     delivery = DeliveryStack(

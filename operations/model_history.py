@@ -56,7 +56,8 @@ class Model:
         """What it was measured at."""
         if self.manifest is None:
             return "no readable manifest"
-        return f"{self.manifest.macro_f1:.4f} on {self.manifest.evaluation_set}"
+        measured = self.manifest
+        return f"{measured.macro_f1:.4f}, {measured.accuracy:.4f} on {measured.evaluation_set}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ class History:
         if not self.models:
             yield "no model was published yet"
             return
-        head = ("digest", "published (UTC)", "state", "judged (UTC)", "macro-F1", "why")
+        head = ("digest", "published (UTC)", "state", "judged (UTC)", "macro-F1, accuracy", "why")
         rows = [head, *(_row(model) for model in self.models)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(head) - 1)]
         for row in rows:

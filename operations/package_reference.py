@@ -37,7 +37,8 @@ def _layout() -> Iterator[str]:
     yield (
         f"At most {layout.MAXIMUM_ARCHIVE // 1024**3} GiB packed, {DISK_GIB} GiB unpacked, "
         f"{layout.MAXIMUM_MEMBERS:,} members, {layout.MAXIMUM_NAME} characters a name, "
-        f"{layout.MAXIMUM_SMALL // _MIB} MiB of configuration or of code, "
+        f"{layout.MAXIMUM_CONFIGURATION // _MIB} MiB of configuration, "
+        f"{layout.MAXIMUM_CODE // 1024} KiB of code, "
         f"{layout.MAXIMUM_WEIGHTS_HEADER // _MIB} MiB of table at the head of the weights. No "
         f"pickles ({', '.join(layout.PICKLES)}) at the root."
     )

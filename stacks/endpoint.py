@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from aws_cdk import CfnOutput, Stack
@@ -13,6 +14,7 @@ from constructs import Construct
 from ultracluster.catalog import Catalog
 from ultracluster.endpoint import CapturePlace, GravitonEndpoint, VpcPlace
 from ultracluster.images import EcrImage
+from ultracluster.interface_guard import InterfaceGuard
 from ultracluster.network import ClusterNetwork
 from ultracluster.retention import log_retention
 from ultracluster.settings import Capture, Settings
@@ -26,6 +28,7 @@ class EndpointStack(Stack):
         models: bucket of the archives.
         data: bucket of what is captured, where the settings name no other.
         network: where the container runs; None without `endpoint.vpc`.
+        code: folder of the Lambda functions.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class EndpointStack(Stack):
         models: s3.IBucket,
         data: s3.IBucket,
         network: ClusterNetwork | None,
+        code: Path,
         **kwargs: Any,
     ) -> None:
         super().__init__(scope, construct_id, **kwargs)
@@ -54,7 +58,7 @@ class EndpointStack(Stack):
             models=models,
             log_retention=log_retention(settings),
             capture=self._capture(settings.endpoint.capture, data),
-            vpc=self._vpc(network) if network is not None else None,
+            vpc=self._vpc(network, settings, code) if network is not None else None,
         )
         CfnOutput(self, "EndpointName", value=self.endpoint.endpoint_name)
         CfnOutput(self, "ServingImage", value=image.uri)
@@ -78,7 +82,7 @@ class EndpointStack(Stack):
         )
         return CapturePlace(bucket=bucket, prefix=settings.prefix, key=key)
 
-    def _vpc(self, network: ClusterNetwork) -> VpcPlace:
+    def _vpc(self, network: ClusterNetwork, settings: Settings, code: Path) -> VpcPlace:
         group = ec2.SecurityGroup(
             self,
             "SecurityGroup",
@@ -88,4 +92,13 @@ class EndpointStack(Stack):
         )
         # Model packages come from S3 through the network; the container itself has no way out.
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "HTTPS to S3")
-        return VpcPlace(subnets=list(network.private_subnets.values()), security_group=group)
+        guard = InterfaceGuard(
+            self,
+            "InterfaceGuard",
+            code=code,
+            security_group=group,
+            log_retention=log_retention(settings),
+        )
+        return VpcPlace(
+            subnets=list(network.private_subnets.values()), security_group=group, guard=guard
+        )

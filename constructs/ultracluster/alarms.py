@@ -62,6 +62,7 @@ class Alarms(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._action = actions.SnsAction(topic)
+        self._told = f"Goes to the topic of the stack {watched.name}-delivery."
         self.alarms = [
             *self._training(watched),
             *self._delivery(watched),
@@ -164,7 +165,7 @@ class Alarms(Construct):
             self,
             construct_id,
             metric=metric,
-            alarm_description=description,
+            alarm_description=f"{description} {self._told}",
             threshold=threshold,
             comparison_operator=comparison,
             evaluation_periods=periods,

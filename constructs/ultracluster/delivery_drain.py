@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aws_cdk import CustomResource, Stack
+from aws_cdk import ArnFormat, CustomResource, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
@@ -17,8 +17,8 @@ from ultracluster.reasons import accept
 class DeliveryDrain(Construct):
     """A custom resource that is deleted first, and whose deletion waits for running deliveries.
 
-    Made or updated: manifests start deliveries. Deleted: none starts one any more; it waits until
-    no execution runs and the Endpoint stack has settled.
+    Made or updated: manifests start deliveries. Deleted: none starts one any more, and what waits
+    for a person is stopped; it waits until no execution runs and the Endpoint stack has settled.
 
     Args:
         code: folder of the functions.
@@ -34,7 +34,7 @@ class DeliveryDrain(Construct):
         *,
         code: Path,
         rule: events.Rule,
-        state_machine: sfn.IStateMachine,
+        state_machine: sfn.StateMachine,
         endpoint_stack_name: str,
         poll_seconds: int,
         log_retention: logs.RetentionDays,
@@ -53,12 +53,21 @@ class DeliveryDrain(Construct):
         )
         function.allow(["events:EnableRule", "events:DisableRule"], [rule.rule_arn])
         function.allow(["states:ListExecutions"], [state_machine.state_machine_arn])
+        executions = Stack.of(self).format_arn(
+            service="states",
+            resource="execution",
+            resource_name=f"{state_machine.state_machine_name}:*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        function.allow(["states:GetExecutionHistory", "states:StopExecution"], [executions])
         function.allow(["cloudformation:DescribeStacks"], [stack_arn])
         accept(
             self,
             "AwsSolutions-IAM5",
-            "CloudFormation makes up the last part of a stack's ARN",
+            "CloudFormation makes up the last part of a stack's ARN, Step Functions that of an "
+            "execution's",
             f"Resource::...:stack/{endpoint_stack_name}/*",
+            "Resource::...:execution:...:*",
         )
         self.resource = CustomResource(
             self,

@@ -19,6 +19,7 @@ from ultracluster.endpoint_scaling import EndpointScaling
 from ultracluster.endpoint_traffic import deployment_config
 from ultracluster.execution_role import ExecutionRole, endpoint_log_group_name
 from ultracluster.images import EcrImage
+from ultracluster.interface_guard import InterfaceGuard
 from ultracluster.serving_metrics import VARIANT
 from ultracluster.serving_process import serving_process
 from ultracluster.settings import Endpoint
@@ -37,10 +38,14 @@ class CapturePlace:
 
 @dataclass(frozen=True, kw_only=True)
 class VpcPlace:
-    """The network that the container runs in: subnets in two zones and its security group."""
+    """The network that the container runs in: subnets in two zones and its security group.
+
+    The guard is made before the model and deleted after it.
+    """
 
     subnets: Sequence[ec2.ISubnet]
     security_group: ec2.ISecurityGroup
+    guard: InterfaceGuard
 
 
 class GravitonEndpoint(Construct):
@@ -126,6 +131,8 @@ class GravitonEndpoint(Construct):
             ),
             vpc_config=_vpc_config(vpc),
         )
+        if vpc is not None:
+            self.model.node.add_dependency(vpc.guard)
         # Without this the model may be made before the role can read the archive.
         for grant in self.execution_role.needed:
             grant.apply_before(self.model)

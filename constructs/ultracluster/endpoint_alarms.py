@@ -71,7 +71,7 @@ class RollBackAlarms(Construct):
             self,
             construct_id,
             alarm_name=name,
-            alarm_description=description,
+            alarm_description=f"{description} It goes to SageMaker alone.",
             metric=metric,
             threshold=threshold,
             comparison_operator=(cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD),

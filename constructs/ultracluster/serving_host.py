@@ -21,6 +21,7 @@ class ServingHost:
         torch: version in the serving image, as `python`.
         memory_gib: of one instance.
         disk_gib: of the volume that a model is unpacked on.
+        package_mib: the largest archive that memory and time limits reckon with.
         workers: processes that hold the model.
         bf16: whether the processor computes in bfloat16.
     """
@@ -30,6 +31,7 @@ class ServingHost:
     python: str
     memory_gib: float
     disk_gib: float
+    package_mib: int
     workers: int
     bf16: bool
 
@@ -49,6 +51,7 @@ def serving_host(settings: Settings, catalog: Catalog) -> ServingHost:
         python=image.python,
         memory_gib=instance.memory_gib,
         disk_gib=DISK_GIB,
+        package_mib=settings.endpoint.largest_package_mib,
         workers=serving_process(settings.endpoint, instance).workers,
         bf16=instance.bf16,
     )

@@ -41,20 +41,38 @@ class Delivery:
                 raise
 
     def under_way(self) -> str | None:
-        """What is not finished, in words, and what to do about it."""
+        """What is not finished, in words, and what to do about it.
+
+        An execution that waits for a person may do so for days and has changed nothing: it is
+        stopped.
+        """
         running = self.states.list_executions(
             stateMachineArn=self.machine, statusFilter="RUNNING", maxResults=10
         )["executions"]
+        for item in running:
+            if self._waits_for_a_person(item["executionArn"]):
+                self.states.stop_execution(
+                    executionArn=item["executionArn"],
+                    error="DeliveryDeleted",
+                    cause="the delivery was deleted before anybody approved the model",
+                )
         if running:
             names = ", ".join(item["executionArn"] for item in running)
             return (
-                f"still running: {names}; let them end, approve or decline what waits for a "
-                "person, or stop them with aws stepfunctions stop-execution, then delete again"
+                f"still running: {names}; let them end, or stop them with "
+                "aws stepfunctions stop-execution, then delete again"
             )
         status = self._status()
         if status.endswith("_IN_PROGRESS"):
             return f"stack {self.endpoint_stack} is in {status}; let it end, then delete again"
         return None
+
+    def _waits_for_a_person(self, execution: str) -> bool:
+        (last,) = self.states.get_execution_history(
+            executionArn=execution, reverseOrder=True, maxResults=1, includeExecutionData=False
+        )["events"]
+        asked = last.get("taskSubmittedEventDetails") or last.get("taskScheduledEventDetails", {})
+        return bool(asked.get("resource", "").endswith(".waitForTaskToken"))
 
     def _status(self) -> str:
         try:

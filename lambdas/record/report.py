@@ -62,9 +62,9 @@ class Reporter:
     ) -> dict[str, Any]:
         """Write the verdict, if the run got as far as a digest, and publish one message.
 
-        A `failed` run says nothing about its model, and so leaves an earlier verdict alone.
-        `nothing-to-do` is written and told only where the digest has no verdict yet, or one that
-        says that it is put off.
+        A `failed` run says nothing about its model, and so leaves an earlier verdict alone, unless
+        that one puts the model off. `nothing-to-do` is written and told where the digest has no
+        verdict yet or is put off, `paused` and `declined` where this announcement has none.
 
         Args:
             outcome: how the run ended.

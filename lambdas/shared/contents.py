@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, cast
 
 from shared import libraries, served_code
 from shared.host import GIB, Host
@@ -13,8 +13,9 @@ from shared.layout import (
     CODE,
     CONFIGURATION,
     ENTRY_POINT,
+    MAXIMUM_CODE,
+    MAXIMUM_CONFIGURATION,
     MAXIMUM_NAME,
-    MAXIMUM_SMALL,
     PICKLES,
     REQUIRED,
     VENDOR,
@@ -24,6 +25,7 @@ from shared.problem import Problem
 from shared.weights import NoWeights, read_weights
 
 _SHOWN = 5
+_WHEEL_BYTES = 64 * 1024
 # Reason of each kind of faulty member, and what a sentence calls them, in the order of telling.
 _FAULTY = {
     "archive-too-large": f"names of more than {MAXIMUM_NAME} characters",
@@ -87,15 +89,14 @@ class Contents:
             self._requirements.append(path)
         if len(parts) == 1 and path.endswith(PICKLES):
             self._fault("archive-pickle", path)
-        content = archive.extractfile(member)
-        if content is None:
-            return
-        if path in (CONFIGURATION, ENTRY_POINT):
-            self._told += _small(path, content.read(MAXIMUM_SMALL + 1))
+        if path == CONFIGURATION:
+            self._told += _configuration(_opened(archive, member).read(MAXIMUM_CONFIGURATION + 1))
+        elif path == ENTRY_POINT:
+            self._told += _code(_opened(archive, member).read(MAXIMUM_CODE + 1))
         elif path == WEIGHTS:
-            self._told += self._weights(content, member.size)
+            self._told += self._weights(_opened(archive, member), member.size)
         else:
-            self._library(path, parts, content)
+            self._library(path, parts, member, archive)
 
     def _weights(self, content: IO[bytes], size: int) -> Iterator[Problem]:
         try:
@@ -124,7 +125,9 @@ class Contents:
                 ),
             )
 
-    def _library(self, path: str, parts: list[str], content: IO[bytes]) -> None:
+    def _library(
+        self, path: str, parts: list[str], member: tarfile.TarInfo, archive: tarfile.TarFile
+    ) -> None:
         """Hold compiled code and wheels against the platform of their folder, or the instance's."""
         vendored = len(parts) > 3 and "/".join(parts[:2]) == VENDOR
         own = vendored and libraries.is_platform(parts[2])
@@ -134,12 +137,13 @@ class Contents:
         if not platform:
             return
         if libraries.is_library(path):
-            fault = libraries.library_fault(path, content.read(libraries.HEAD_BYTES), platform)
+            head = _opened(archive, member).read(libraries.HEAD_BYTES)
+            fault = libraries.library_fault(path, head, platform)
         elif path.endswith(".whl"):
             fault = libraries.wheel_fault(libraries.tags_of_name(parts[-1]), platform)
-        elif parts[-1] == "WHEEL" and parts[-2].endswith(".dist-info"):
-            tags = libraries.tags_of_metadata(content.read(MAXIMUM_SMALL))
-            fault = libraries.wheel_fault(tags, platform)
+        elif path.endswith(".dist-info/WHEEL"):
+            content = _opened(archive, member).read(_WHEEL_BYTES)
+            fault = libraries.wheel_fault(libraries.tags_of_metadata(content), platform)
         else:
             return
         if fault:
@@ -195,19 +199,27 @@ class Contents:
         yield from self._told
 
 
-def _small(path: str, content: bytes) -> Iterator[Problem]:
-    """What is wrong with the configuration or the code."""
-    code = path == ENTRY_POINT
-    reason = "archive-code" if code else "archive-configuration"
-    if len(content) > MAXIMUM_SMALL:
-        message = f"{path} has more than {MAXIMUM_SMALL} bytes"
-        yield Problem(reason=reason, message=message)
-    elif code:
-        yield from served_code.check(content)
+def _opened(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    """A regular member's content; of others there is None."""
+    return cast(IO[bytes], archive.extractfile(member))
+
+
+def _configuration(content: bytes) -> Iterator[Problem]:
+    message = f"{CONFIGURATION} is no JSON object"
+    if len(content) > MAXIMUM_CONFIGURATION:
+        message = f"{CONFIGURATION} has more than {MAXIMUM_CONFIGURATION} bytes"
     else:
         try:
-            is_object = isinstance(json.loads(content), dict)
+            if isinstance(json.loads(content), dict):
+                return
         except (ValueError, RecursionError):
-            is_object = False
-        if not is_object:
-            yield Problem(reason=reason, message=f"{path} is no JSON object")
+            pass
+    yield Problem(reason="archive-configuration", message=message)
+
+
+def _code(content: bytes) -> Iterator[Problem]:
+    if len(content) > MAXIMUM_CODE:
+        message = f"{ENTRY_POINT} has more than {MAXIMUM_CODE} bytes"
+        yield Problem(reason="archive-code", message=message)
+    else:
+        yield from served_code.check(content)

@@ -25,7 +25,8 @@ class Host:
     """What a model is held against.
 
     `instance` is SageMaker's name of the type; `torch` and `python` are the image's versions;
-    `workers` is the number of processes, each with a copy of the weights.
+    `package_mib` is the largest archive that the endpoint's time limits reckon with; `workers` is
+    the number of processes, each with a copy of the weights.
     """
 
     instance: str
@@ -33,6 +34,7 @@ class Host:
     python: str
     memory_gib: float
     disk_gib: float
+    package_mib: int
     workers: int
     bf16: bool
 
@@ -61,6 +63,14 @@ def unfit(manifest: Manifest, host: Host, minimum_macro_f1: float) -> Iterator[P
                 reason=f"{name}-too-old",
                 message=f"the model needs {name} {needed} or newer, the serving image has {has}",
             )
+    if manifest.archive_bytes > host.package_mib * 1024**2:
+        yield Problem(
+            reason="instance-package",
+            message=(
+                f"the archive has {manifest.archive_bytes / 1024**2:.0f} MiB, the endpoint's time "
+                f"limits reckon with {host.package_mib}; raise endpoint.largest_package_mib"
+            ),
+        )
     if manifest.macro_f1 < minimum_macro_f1:
         yield Problem(
             reason="below-gate",

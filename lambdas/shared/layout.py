@@ -36,7 +36,8 @@ MAXIMUM_ARCHIVE = 5 * 1024**3
 MAXIMUM_MEMBERS = 100_000
 MAXIMUM_NAME = 1024
 """Characters of one name."""
-MAXIMUM_SMALL = 1024 * 1024
-"""Bytes of the configuration and of the code, which are read into memory."""
+MAXIMUM_CONFIGURATION = 1024 * 1024
+MAXIMUM_CODE = 256 * 1024
+"""Bytes that are read into memory; code becomes a thousand times as much once it is parsed."""
 MAXIMUM_WEIGHTS_HEADER = 8 * 1024 * 1024
 """Bytes of the table at the head of the weights: some 100 for each tensor."""

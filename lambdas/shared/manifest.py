@@ -63,6 +63,7 @@ class Manifest:
     requires_torch: str
     requires_python: str
     evaluation_set: str
+    accuracy: float
     macro_f1: float
     smoke: tuple[Smoke, ...]
 
@@ -92,6 +93,7 @@ def parse(content: bytes) -> Manifest:
         requires_torch=value["requires"]["torch"],
         requires_python=value["requires"]["python"],
         evaluation_set=value["metrics"]["evaluation_set"],
+        accuracy=value["metrics"]["accuracy"],
         macro_f1=value["metrics"]["macro_f1"],
         smoke=tuple(Smoke(text=item["text"], label=item["label"]) for item in value["smoke"]),
     )

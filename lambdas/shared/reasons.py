@@ -41,6 +41,7 @@ REASONS = {
         "a library below `code/vendor/<platform>` is for another processor or Python"
     ),
     "instance-architecture": "a library is for another processor or Python than the instance's",
+    "instance-package": "it is larger than `endpoint.largest_package_mib`",
     "instance-disk": "it unpacks to more than the instance's volume holds",
     "instance-memory": "the weights do not fit into the instance's memory, once for each worker",
     "instance-no-bf16": "weights are bf16, and the instance's processor has no bf16",

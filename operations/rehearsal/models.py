@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,6 +70,21 @@ class Workbench:
         )
         manifest = json.loads((output / "manifest.json").read_text("utf-8"))
         return Package(folder=output, manifest=manifest)
+
+    def cut_off(self, package: Package, name: str) -> Package:
+        """A package whose archive ends in the middle, like one that was written to a full disk."""
+        content = (package.folder / "model.tar.gz").read_bytes()
+        content = content[: len(content) // 2]
+        digest = hashlib.sha256(content).hexdigest()
+        told = package.manifest["archive"]
+        key = told["key"].replace(told["sha256"], digest)
+        archive = {**told, "key": key, "sha256": digest, "bytes": len(content)}
+        folder = self.folder / f"{name}-package"
+        folder.mkdir()
+        (folder / "model.tar.gz").write_bytes(content)
+        manifest = {**package.manifest, "archive": archive}
+        (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        return Package(folder=folder, manifest=manifest)
 
     def publish(self, step: Step, package: Package, platform: Path) -> None:
         """Upload archive and manifest to the model bucket that `platform` names."""

@@ -22,7 +22,7 @@ TEXTS = (
     "I love the new update, great work!",
     "The meeting is on Tuesday.",
 )
-STEPS = 15
+STEPS = 16
 
 # The served script of a model whose files do not fit its code.
 BROKEN_INFERENCE = """
@@ -135,6 +135,7 @@ def travel(
         predict(f"predict with the {name} model", name)
 
     served = account.served_model()
+    roll_out(bench.cut_off(package, "torn"), "publish a torn archive", "refused")
     with progress.step("package a broken model") as step:
         broken = _package_broken(step, bench, folder)
         step.note = "the packager's own check refused it; packed without"

@@ -114,6 +114,7 @@ class Account:
             models=models,
             data=models,
             network=None,
+            code=ROOT / "lambdas",
             **of_account(),
         )
         for name, approval_hours in (("delivery", None), ("reviewed", 1)):
@@ -404,11 +405,13 @@ def commands(message: str) -> list[dict[str, str]]:
 
 @pytest.mark.case("M17")
 def test_destroy_in_the_middle_of_a_roll_back_waits_and_leaves_nothing(account: Account) -> None:
-    """The model loads, and does not say what it said when it was packed."""
+    """The model loads, and does not say what it said when it was packed; another one waits for a
+    person who never answers."""
     wrong = account.publish(archive("negative"), "2026-11-08T00:00:00Z", label="positive")
     approve(account, account.inbox())
     while account.answers() != ["negative", "negative"]:
         time.sleep(0.1)
+    account.publish(archive("unanswered"), "2026-11-09T00:00:00Z", label="unanswered")
     # In the bake all traffic is on the new fleet, and CloudFormation has not finished.
     assert account.stack("endpoint")["StackStatus"] == "UPDATE_IN_PROGRESS"
     account.remove("delivery")

@@ -412,6 +412,22 @@ def test_an_alarm_looks_at_its_own_dimensions(emulator: Emulator, stacks: Stacks
     assert json.loads(notice["Message"])["AlarmName"] == name
 
 
+def test_an_alarm_ends_with_the_data_that_raised_it(emulator: Emulator, stacks: Stacks) -> None:
+    properties = {
+        "Namespace": "Tests",
+        "MetricName": "Failures",
+        "Dimensions": [{"Name": "Endpoint", "Value": "mine"}],
+        "Period": "10",
+        "Statistic": "Sum",
+        "TreatMissingData": "notBreaching",
+    }
+    name = stacks.resource(made(stacks, {"Alarm": alarm(**properties)}), "Alarm")
+    while state(emulator, name) != "ALARM":
+        put(emulator, "Failures", 1, "mine")
+    while state(emulator, name) != "OK":
+        time.sleep(0.5)
+
+
 def query(identifier: str, metric: str) -> dict[str, Any]:
     return {
         "Id": identifier,

@@ -37,8 +37,14 @@ class Deployed:
         self.folder = folder
         self.example = example
         self.made: list[str] = []
+        self._apps: dict[str, ClusterApp] = {}
 
     def synthesized(self, text: str, name: str) -> ClusterApp:
+        if text not in self._apps:
+            self._apps[text] = self._synthesized(text, name)
+        return self._apps[text]
+
+    def _synthesized(self, text: str, name: str) -> ClusterApp:
         settings = self.folder / name / f"{self.example}.toml"
         settings.parent.mkdir()
         settings.write_text(text, encoding="utf-8")

@@ -155,6 +155,7 @@ def endpoint_template(folder: Path) -> dict[str, Any]:
         models=models,
         data=models,
         network=None,
+        code=ROOT / "lambdas",
         **own_stack(app, "endpoint"),
     )
     cdk.Tags.of(stack).add("team", "language")

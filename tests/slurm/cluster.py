@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SLURM = ROOT / ".cache" / "slurm"
 LIBRARIES = next(iter(SLURM.glob("usr/lib/*/slurm-wlm")), SLURM)
 # Generous: only a fault makes a test wait that long.
-PATIENCE = 180
+PATIENCE = 300
 HEAD = "10.77.0.1"
 PREFIX = "train-dy-trn1-"
 
@@ -30,7 +30,7 @@ ClusterName=test
 SlurmctldHost=head({head})
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket={run}/munge.sock,cred_expire=5
+AuthInfo=socket={run}/munge.sock,cred_expire={expire}
 PluginDir={plugins}
 StateSaveLocation={run}/state
 SlurmdSpoolDir={run}/spool/%n
@@ -88,9 +88,16 @@ mkdir -p {run}/spool/"$name" {run}/disks/"$name"
 nsenter --net=/run/netns/"$name" unshare --uts --mount bash -c "
     hostname $name
     mount --bind {run}/disks/$name {run}/scratch
-    exec slurmd -N $name -d {slurm}/usr/sbin/slurmstepd $3"
+    exec slurmd -d {stepd} $3"
 """
 
+# The end of a node: a network that another node's mounts still hold would keep its link.
+_END = """\
+#!/bin/bash
+ip netns pids "$2" | xargs -r kill -9
+ip netns del "$2"
+ip link del "v$1" 2>/dev/null || true
+"""
 # What ParallelCluster's programs do: start instances, or tell Slurm in EC2's words that there are
 # none; and end them.
 _RESUME = """\
@@ -103,15 +110,13 @@ for name in $(scontrol show hostnames "$1"); do
     else
         bash {run}/boot "${{name##*-}}" "$name" -b
     fi
-done >>{run}/log/resume.log 2>&1
+done </dev/null >>{run}/log/resume.log 2>&1 # Slurm has closed it, and slurmd needs one
 """
 _SUSPEND = """\
 #!/bin/bash
 export {environment}
 for name in $(scontrol show hostnames "$1"); do
-    ip netns pids "$name" | xargs -r kill -9
-    ip netns del "$name"
-    ip link del "v${{name##*-}}"
+    bash {run}/end "${{name##*-}}" "$name"
 done >>{run}/log/suspend.log 2>&1
 """
 
@@ -142,6 +147,7 @@ class SlurmCluster:
     def __init__(self, folder: Path, *, nodes: int = 4, cloud: bool = False) -> None:
         self.run = folder
         self.names = [f"{PREFIX}{number}" for number in range(1, nodes + 1)]
+        self.stepd = SLURM / "usr" / "sbin" / "slurmstepd"
         self._cloud = cloud
         self.environment = dict(os.environ) | {
             "SLURM_CONF": str(folder / "slurm.conf"),
@@ -182,8 +188,7 @@ class SlurmCluster:
             """
         )
         if not self._cloud:
-            for name in self.names:
-                self.boot(name)
+            self._boot_all()
             self.wait(lambda: self.idle() == set(self.names), "all nodes idle")
         else:
             self.wait(lambda: self.call("scontrol", "ping", check=False).returncode == 0, "ping")
@@ -193,6 +198,10 @@ class SlurmCluster:
         assert self._init.stdin
         self._init.stdin.close()
         self._init.wait(PATIENCE)
+
+    def _boot_all(self) -> None:
+        for name in self.names:
+            self.boot(name)
 
     def boot(self, name: str) -> None:
         """Bring a node up."""
@@ -204,10 +213,7 @@ class SlurmCluster:
 
     def end(self, name: str) -> None:
         """End a node as a terminated instance ends: every process, then its network."""
-        link = f"v{name.rpartition('-')[2]}"
-        self.shell(
-            f"ip netns pids {name} | xargs -r kill -9; ip netns del {name}; ip link del {link}"
-        )
+        self.call("bash", str(self.run / "end"), name.rpartition("-")[2], name)
 
     def call(
         self, *command: str, check: bool = True, **variables: str
@@ -272,7 +278,7 @@ class SlurmCluster:
         raise AssertionError("unshare has no child")
 
     def _write_files(self) -> None:
-        run, slurm = self.run, SLURM
+        run = self.run
         conf = _CONF.format(
             head=HEAD,
             run=run,
@@ -280,6 +286,9 @@ class SlurmCluster:
             prefix=PREFIX,
             nodes=len(self.names),
             last=10 + len(self.names),
+            # A requeued job waits as long as a credential lives, and one must outlive a power-up,
+            # which Slurm's controller only looks at twice a minute.
+            expire=45 if self._cloud else 5,
             state="CLOUD" if self._cloud else "UNKNOWN",
             more=_CLOUD.format(run=run) if self._cloud else "",
         )
@@ -288,7 +297,8 @@ class SlurmCluster:
         (run / "hosts").write_text(
             "\n".join(["127.0.0.1 localhost", f"{HEAD} head", *hosts]) + "\n"
         )
-        (run / "boot").write_text(_BOOT.format(run=run, slurm=slurm))
+        (run / "boot").write_text(_BOOT.format(run=run, stepd=self.stepd))
+        (run / "end").write_text(_END)
         kept = ("SLURM_CONF", "PATH", "LD_LIBRARY_PATH")
         environment = " ".join(f"{name}={self.environment[name]}" for name in kept)
         for name, text in (("resume", _RESUME), ("suspend", _SUSPEND)):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.slurm.cluster import SlurmCluster, reason_to_skip
+from tests.slurm.scenarios import Scenarios, begin
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +35,10 @@ def cluster(shared_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
     shared_cluster.wait(
         lambda: shared_cluster.idle() == set(shared_cluster.names), "all nodes idle again"
     )
+
+
+@pytest.fixture(scope="session")
+def scenarios(slurm_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenarios]:
+    """Runs beside the tests that ask for them later."""
+    with ThreadPoolExecutor(5) as pool:
+        yield begin(pool, tmp_path_factory.mktemp("scenarios"))

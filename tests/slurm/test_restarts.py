@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.runs import TASK, Run, submit
-
-NODES = ("--nodes", "3", "--time", "20", "--back-off", "0")
-STEPS = ("--steps", "30")
-
-
-@pytest.fixture(scope="module")
-def other_runs(
-    slurm_here: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Run]]:
-    """Runs that wait most of their time, each on a cluster of its own, beside the other tests."""
-    folder = tmp_path_factory.mktemp("others")
-    with (
-        SlurmCluster(folder / "a", nodes=1) as limited,
-        SlurmCluster(folder / "b", nodes=3) as hanging,
-    ):
-        limit = ("--nodes", "1", "--time", "2", "--notice", "60", TASK, "--steps", "120")
-        stuck = (*NODES, "--stuck-after", "0.7", TASK, *STEPS, "--hang-at", "12")
-        yield {
-            "limit": submit(limited, folder / "limit", *limit, "--pause", "0.7", "--every", "1000"),
-            "stuck": submit(hanging, folder / "stuck", *stuck),
-        }
+from tests.slurm.scenarios import NODES, STEPS, Scenarios
 
 
 @pytest.fixture(scope="module")
 def undisturbed(
-    shared_cluster: SlurmCluster,
-    other_runs: dict[str, Run],
-    tmp_path_factory: pytest.TempPathFactory,
+    shared_cluster: SlurmCluster, scenarios: Scenarios, tmp_path_factory: pytest.TempPathFactory
 ) -> Run:
     """A run that nothing happens to."""
     run = submit(shared_cluster, tmp_path_factory.mktemp("runs") / "whole", *NODES, TASK, *STEPS)
@@ -59,26 +36,6 @@ def test_ranks_on_several_nodes_train_one_model(undisturbed: Run) -> None:
     )
     assert len(undisturbed.curve()) == 30
     assert undisturbed.curve()[-1] < undisturbed.curve()[0]
-
-
-@pytest.mark.case("T06")
-def test_a_lost_node_costs_the_steps_since_the_checkpoint_and_no_more(
-    cluster: SlurmCluster, undisturbed: Run, tmp_path: Path
-) -> None:
-    run = submit(cluster, tmp_path / "out", *NODES, TASK, *STEPS, "--pause", "0.3")
-    run.at_step(7)
-    lost = cluster.names[0]  # the one with the batch script and the first rank
-    cluster.cut(lost)
-    cluster.wait(lambda: cluster.job(run.jobs["train"]).get("Restarts") == "1", "requeued by Slurm")
-    cluster.end(lost)
-    status = run.ended()
-    cluster.boot(lost)
-    assert status["state"] == "done", run.log()
-    assert lost not in cluster.shell(f"scontrol show hostnames {status['nodes']}").split()
-    assert len(status["starts"]) == 2
-    assert run.curve() == pytest.approx(undisturbed.curve(), rel=1e-5)
-    first, second = status["starts"]
-    assert (first["ended"] <= second["begun"], second["end"]) == (True, "done")
 
 
 @pytest.mark.case("T06")
@@ -126,10 +83,10 @@ def test_a_stop_that_a_person_asks_for_is_no_failure_and_publishes_nothing(
 
 
 def test_ranks_that_hang_are_ended_with_the_place_where_they_hang(
-    undisturbed: Run, other_runs: dict[str, Run]
+    undisturbed: Run, scenarios: Scenarios
 ) -> None:
-    run = other_runs["stuck"]
-    status = run.ended()
+    run = scenarios.hanging.result()
+    status = run.status()
     assert status["state"] == "done", run.log()
     assert "starting again: no step for 0.7 minutes" in run.log()
     hung = next(
@@ -142,12 +99,41 @@ def test_ranks_that_hang_are_ended_with_the_place_where_they_hang(
 
 
 @pytest.mark.case("T06")
-def test_a_time_limit_ends_in_a_checkpoint_and_the_next_start(other_runs: dict[str, Run]) -> None:
-    run = other_runs["limit"]
-    status = run.ended()
+def test_a_lost_node_costs_the_steps_since_the_checkpoint_and_no_more(
+    undisturbed: Run, scenarios: Scenarios
+) -> None:
+    run = scenarios.lost_node.result()
+    status = run.status()
+    assert status["state"] == "done", run.log()
+    assert len(status["starts"]) == 2
+    first, second = status["starts"]
+    assert (first["nodes"], second["nodes"]) == ("train-dy-trn1-[1-3]", "train-dy-trn1-[2-4]")
+    assert "going on after step" in run.words(0, 1)
+    assert run.curve() == pytest.approx(undisturbed.curve(), rel=1e-5)
+
+
+@pytest.mark.case("T06")
+def test_a_time_limit_ends_in_a_checkpoint_and_the_next_start(scenarios: Scenarios) -> None:
+    run = scenarios.time_limit.result()
+    status = run.status()
     assert (status["state"], status["failures"]) == ("done", 0), run.log()
     assert "starting again: the time limit was near" in run.log()
     first, second, *_ = status["starts"]
     assert f"going on after step {first['step']}" in run.words(0, 1), "where the stop was"
     assert second["step"] > first["step"]
     assert len(run.curve()) == 120
+
+
+@pytest.mark.case("T06")
+def test_a_run_starts_from_zero_nodes(scenarios: Scenarios) -> None:
+    run = scenarios.zero_nodes.result()
+    assert run.status()["state"] == "done", run.log()
+
+
+@pytest.mark.case("E11")
+def test_a_run_that_lacks_capacity_says_so_and_starts_when_there_is_some(
+    scenarios: Scenarios,
+) -> None:
+    run = scenarios.no_capacity.result()
+    assert run.status()["state"] == "done", run.log()
+    assert run.status()["ranks"] == 3

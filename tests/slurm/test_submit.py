@@ -58,6 +58,10 @@ def test_every_mistake_is_told_at_once_and_nothing_is_submitted(
         (("--nodes", "1", "--time", "0", TASK), "above 0"),
         ((*GOOD, "--settings", "no.toml", TASK), "unrecognized arguments"),
         ((*GOOD, TASK, "--settings", "no.toml"), "cannot read the settings no.toml"),
+        (
+            (*GOOD, "training.bert_pretraining", "pretrain", "--settings", "bert-huge"),
+            "no recipe 'bert-huge'; known: bert-large-phase1-adamw",
+        ),
         ((*GOOD, TASK, "--output", "here"), "--output stands before the module"),
         (GOOD, "give a module to run"),
         (("--nodes", "one", "--time", "20", TASK), "invalid int value"),

@@ -17,7 +17,14 @@ pytestmark = pytest.mark.training
 
 ROOT = Path(__file__).parents[2]
 # In the order of a reader: the pages after fine-tune.md use what it has trained.
-PAGES = ("fine-tune", "results", "scale", "publish", "resume")
+PAGES = ("fine-tune", "results", "scale", "publish", "resume", "pre-train")
+# What takes minutes is run with less.
+SHORTER = {
+    "pre-train": {
+        "--output .cache/docstrings\n": "--output .cache/docstrings attr click\n",
+        "--max-steps 500": "--max-steps 2",
+    }
+}
 BLOCK = re.compile(r"^(<!-- runs -->\n)?```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -50,6 +57,9 @@ def test_the_commands_of_a_page_run(page: str, place: Path) -> None:
     commands = blocks(page, run=True)
     assert commands
     script = "set -eu\n" + "\n".join(commands)
+    for command, shorter in SHORTER.get(page, {}).items():
+        assert command in script
+        script = script.replace(command, shorter)
     path = os.pathsep.join([str(place), str(ROOT)])
     done = subprocess.run(
         ["sh", "-c", script],
@@ -61,7 +71,7 @@ def test_the_commands_of_a_page_run(page: str, place: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    if page == "resume":
+    if page in ("resume", "pre-train"):
         assert "going on after step" in done.stdout
         assert done.stdout.count("equal\n") == 1
 
@@ -69,19 +79,34 @@ def test_the_commands_of_a_page_run(page: str, place: Path) -> None:
 @pytest.mark.parametrize("page", [*PAGES, "trn2"])
 def test_options_and_settings_of_a_page_exist(page: str) -> None:
     """Also those of the commands that no test runs, since they need a network or a device."""
+    from training.bert_pretraining.settings import Settings as PreTraining
     from training.core.settings import build, parse_assignments
     from training.roberta_sentiment.cli import _parser as fine_tuning
     from training.roberta_sentiment.settings import Settings
 
-    known = set(re.findall(r"--[a-z][a-z-]+", fine_tuning().format_help()))
+    known = {"roberta_sentiment": fine_tuning().format_help()}
+    known |= {f"bert_pretraining {name}": text for name, text in pre_training_help().items()}
     for block in (*blocks(page, run=True), *blocks(page, run=False)):
         for line in block.replace("\\\n", " ").splitlines():
-            _, fine_tunes, options = line.partition("-m training.roberta_sentiment ")
-            if fine_tunes:
-                assert set(re.findall(r"(?<= )--[a-z][a-z-]+", f" {options}")) <= known, line
-            if settings := re.findall(r"--set (\S+)", line):
-                given = {"model": "m", "data": "d", "output": "o"}
-                build(Settings, given, parse_assignments(settings))
+            for name, text in known.items():
+                _, found, options = line.partition(f"-m training.{name} ")
+                if found:
+                    given = set(re.findall(r"(?<= )--[a-z][a-z-]+", f" {options}"))
+                    assert given <= set(re.findall(r"--[a-z][a-z-]+", text)), line
+            settings = parse_assignments(re.findall(r"--set ([\w.]+=[^\s\"]+)", line))
+            if settings and page == "pre-train":
+                build(PreTraining, {"data": "d", "output": "o"}, settings)
+            elif settings:
+                build(Settings, {"model": "m", "data": "d", "output": "o"}, settings)
+
+
+def pre_training_help() -> dict[str, str]:
+    """What each command of the pre-training says of its options."""
+    from training.bert_pretraining.cli import _parser
+
+    (commands,) = (one for one in _parser()._actions if one.choices)
+    assert isinstance(commands.choices, dict)
+    return {name: parser.format_help() for name, parser in commands.choices.items()}
 
 
 def test_every_page_is_linked_and_every_link_leads_somewhere() -> None:

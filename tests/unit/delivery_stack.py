@@ -29,6 +29,7 @@ HOST = ServingHost(
     python="3.12",
     memory_gib=32,
     disk_gib=30,
+    package_mib=4096,
     workers=4,
     bf16=True,
 )

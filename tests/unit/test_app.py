@@ -91,6 +91,14 @@ def test_nothing_is_looked_up(assembly: Path, templates: dict[str, dict[str, Any
         assert dummy not in text
 
 
+@pytest.mark.case("M03")
+def test_a_deploy_builds_no_image_on_the_machine_that_deploys(assembly: Path) -> None:
+    """An image built there would be for its processor; own images are named by their URI."""
+    assets = [json.loads(path.read_text()) for path in assembly.glob("*.assets.json")]
+    assert len(assets) > 4
+    assert all(not stack["dockerImages"] for stack in assets)
+
+
 @pytest.mark.parametrize("account", [None, "111122223333"])
 def test_subnets_are_placed_by_az_id_with_and_without_an_account(
     account: str | None, context: dict[str, Any], tmp_path: Path

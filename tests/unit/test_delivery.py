@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import os
 import subprocess
 import sys
@@ -23,6 +24,10 @@ from tests.unit.delivery_stack import (
     text,
 )
 from tests.unit.eventbridge import matches
+from tests.unit.lambdas.models import HOST
+from ultracluster.catalog import load_catalog
+from ultracluster.serving_process import most_workers
+from ultracluster.settings import Endpoint
 
 DIGEST = "0f" * 32
 KEY = f"models/sentiment/{DIGEST}/manifest.json"
@@ -276,3 +281,16 @@ def test_each_function_is_given_the_variables_that_it_reads(function: str) -> No
         if item["Handler"].startswith(f"{function}.")
     ]
     assert given == wanted
+
+
+@pytest.mark.case("M19")
+@pytest.mark.parametrize("package_mib", [461, 1000, 3000])
+def test_synth_and_delivery_reckon_with_the_same_memory(package_mib: int) -> None:
+    instance = load_catalog().serving_instance("ml.c7g.4xlarge")
+    assert instance is not None
+    most = most_workers(Endpoint(largest_package_mib=package_mib), instance)
+    needed = [
+        dataclasses.replace(HOST, workers=workers).needed_bytes(package_mib * 1024**2)
+        for workers in (most, most + 1)
+    ]
+    assert needed[0] <= instance.memory_gib * 1024**3 < needed[1]

@@ -92,10 +92,13 @@ def test_its_function_may_do_that_and_no_more() -> None:
         if not action.startswith("logs:")
     }
     stack = f"arn:aws:cloudformation:us-west-2:000000000000:stack/{ENDPOINT_STACK}/*"
+    executions = "arn:aws:states:us-west-2:000000000000:execution"
     assert granted == {
         "events:EnableRule": f"<{rule}>",
         "events:DisableRule": f"<{rule}>",
         "states:ListExecutions": f"<{machine}>",
+        "states:GetExecutionHistory": f"{executions}:<{machine}>:*",
+        "states:StopExecution": f"{executions}:<{machine}>:*",
         "cloudformation:DescribeStacks": stack,
         "lambda:InvokeFunction": f"<{function}>",
     }

@@ -44,7 +44,9 @@ def alarms(environment: Synthesized) -> dict[str, dict[str, Any]]:
 def granted(environment: Synthesized) -> set[str]:
     """Actions of the execution role."""
     (policy,) = [
-        r for stack, _, r in environment.resources("AWS::IAM::Policy") if stack == "endpoint"
+        r
+        for stack, logical_id, r in environment.resources("AWS::IAM::Policy")
+        if stack == "endpoint" and logical_id.startswith("GravitonExecutionRole")
     ]
     found: set[str] = set()
     for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
@@ -244,8 +246,13 @@ def test_endpoint_precedes_its_group_and_the_subnets(synthesized: Get) -> None:
     (endpoint,) = nodes(environment, "AWS::SageMaker::Endpoint")
     groups = [n for n in nodes(environment, "AWS::EC2::SecurityGroup") if n[0] == "endpoint"]
     assert len(groups) == 1
-    for other in [*groups, *nodes(environment, "AWS::EC2::Subnet", "AWS::EC2::VPC")]:
-        assert order.goes_before(endpoint, other), f"{endpoint} may outlive {other}"
+    (guard,) = nodes(environment, "Custom::InterfaceGuard")
+    for first, then in [
+        (endpoint, guard),
+        *((guard, other) for other in groups),
+        *((guard, other) for other in nodes(environment, "AWS::EC2::Subnet", "AWS::EC2::VPC")),
+    ]:
+        assert order.goes_before(first, then), f"{first} may outlive {then}"
     assert "ec2:CreateNetworkInterface" in granted(environment)
 
 

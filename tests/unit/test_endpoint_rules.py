@@ -119,6 +119,16 @@ def image(uri: str, *, torch: str = "2.6.0", python: str = "3.12") -> str:
             "step_instances: got 1 of 20 instances; allowed for linear: 2 to 10",
         ),
         (
+            '[endpoint]\ntraffic = "linear"\ninstance_count = 4\n'
+            "[endpoint.scaling]\nmax_count = 15\nrequests_per_minute = 9\n",
+            "step_instances: got 1 of 4 to 15 instances; allowed for linear: 2 to 2",
+        ),
+        (
+            '[endpoint]\ntraffic = "linear"\ninstance_count = 2\n'
+            "[endpoint.scaling]\nmax_count = 20\nrequests_per_minute = 9\n",
+            "allowed for linear: none: a tenth of 20 is more than half of 2, so take a canary",
+        ),
+        (
             '[endpoint]\ntraffic = "linear"\ninstance_count = 10\nstep_minutes = 6\n',
             "step_minutes: got pauses of 64 minutes together with the bake; at most 60",
         ),
@@ -185,6 +195,17 @@ def test_two_zones_are_enough_for_a_vpc(tmp_path: Path) -> None:
 def test_more_threads_than_vcpus_are_told(tmp_path: Path) -> None:
     more = "[endpoint]\nworkers = 4\nthreads = 16\n"
     assert "endpoint.threads: 4 worker(s) with 16 thread(s)" in warnings(tmp_path, more=more)
+
+
+def test_a_bake_that_no_alarm_can_ring_in_is_told(tmp_path: Path) -> None:
+    found = warnings(tmp_path, more="[endpoint]\nbake_minutes = 2\n")
+    assert "endpoint.bake_minutes: got 2; the alarms" in found
+
+
+def test_the_quota_of_a_roll_out_is_a_note(tmp_path: Path) -> None:
+    more = "[endpoint.scaling]\nmax_count = 8\nrequests_per_minute = 9\n"
+    notes = told(tmp_path, more=more)[Level.NOTE]
+    assert "'ml.c7g.4xlarge for endpoint usage' must be 16 or more" in notes
 
 
 @pytest.mark.case("M02")

@@ -136,7 +136,7 @@ def test_every_model_is_listed_with_what_became_of_it(cloud: Cloud) -> None:
     assert cells[1][2:] == [
         "refused",
         "2026-11-02 03:04:05",
-        "0.7800 on vader-tweets/test",
+        "0.7800, 0.8300 on vader-tweets/test",
         "below-gate: 0.1; archive-link: x",
     ]
     assert [row[2] for row in cells[2:]] == ["serving", "served"]

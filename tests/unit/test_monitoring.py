@@ -51,7 +51,9 @@ def test_every_alarm_goes_to_the_topic_and_says_what_to_do(name: str, synthesize
     for alarm in found.values():
         (action,) = alarm["AlarmActions"]
         assert topics[0] in action["Fn::GetStackOutput"]["OutputName"]
-        assert len(alarm["AlarmDescription"].split(". ")) >= 2
+        meaning, *what_to_do, place = alarm["AlarmDescription"].split(". ")
+        assert len(meaning) > 40 and what_to_do
+        assert place == f"Goes to the topic of the stack {environment.prefix}-delivery."
         assert len(alarm["AlarmDescription"]) < 1024
         assert alarm["TreatMissingData"] == "notBreaching"
 

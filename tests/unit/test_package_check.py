@@ -63,7 +63,7 @@ def test_an_environment_brings_its_instance_and_its_gate(
 ) -> None:
     text = (ROOT / "config" / "dev.toml").read_text()
     own = tmp_path / "own.toml"
-    own.write_text(text + '\n[endpoint]\ninstance_type = "ml.c6g.large"\n')
+    own.write_text(text + '\n[endpoint]\ninstance_type = "ml.c6g.4xlarge"\n')
     file = lay(tmp_path, BF16, metrics=METRICS, requires={"torch": "2.7", "python": "3.12"})
     assert check(file) == 0
     assert check(file, "-c", own) == 1

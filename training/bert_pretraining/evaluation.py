@@ -13,7 +13,7 @@ from training.bert_pretraining.task import collate, scores
 from training.core.backend import Backend
 from training.core.data import EMPTY
 
-MOST = 4096  # samples that are enough to score by
+MOST = 1024  # samples that are enough to score by
 COUNTED = 65_536  # samples that are enough to know how often each token is masked
 
 

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -104,12 +105,28 @@ def _module_problems(module: Sequence[str]) -> list[str]:
     for option, value in itertools.pairwise(arguments):
         try:
             if option == "--settings":
-                read_toml(Path(value))
+                read_toml(_recipe(value, found))
             elif option == "--set":
                 parse_assignments([value])
         except InputError as error:
             problems.append(str(error))
     return problems
+
+
+def _recipe(value: str, module: ModuleSpec | None) -> Path:
+    """The file that `--settings` means: a file, or the name of one of the module's recipes.
+
+    Raises:
+        InputError: the module has no such recipe; names those that it has.
+    """
+    places = (module and module.submodule_search_locations) or []
+    recipes = {path.stem: path for place in places for path in Path(place).glob("recipes/*.toml")}
+    path = Path(value)
+    if path.suffix == ".toml" or path.exists() or not recipes:
+        return path
+    if value not in recipes:
+        raise InputError(f"no recipe {value!r}; known: {', '.join(sorted(recipes))}, or a file")
+    return recipes[value]
 
 
 def _refuse_second(plan: Plan) -> None:

@@ -1,5 +1,6 @@
 """One start of a run: check the nodes, start the ranks, watch them, and decide what comes next."""
 
+import os
 import subprocess
 import time
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ BAD_INPUT = 2
 POLL = 1.0
 WRITE_EVERY = 10.0
 LONGEST_BACK_OFF = 3600
+TIME_LIMIT = "the time limit was near"
 
 
 def train(folder: Path) -> int:
@@ -65,17 +67,29 @@ class Start:
             return self._again(status.reason)
         if status.failures > plan.retries:
             return self._finish("failed", f"{status.failures} starts in a row: {status.reason}", 1)
+        if status.reason == TIME_LIMIT:  # ranks that were killed have left it
+            (plan.work / "stop").unlink(missing_ok=True)
         self._write(state="preparing", reason="", not_before=None)
         for look in (self._job.check, self._job.prepare):
-            if problems := look():
+            problems = look()
+            if self._signals.ending:
+                return self._cancelled()
+            if problems:
                 return self._unfit(problems)
         print(
             f"start {self._job.restart} of job {self._job.number}: {self._job.ranks} ranks on "
             f"{self._job.node_list}, logs in {self._job.logs}",
             flush=True,
         )
-        code, stuck = self._watch(self._job.launch(Path(plan.output)))
-        self._write(compile_cache=self._job.share_programs())
+        try:
+            ranks = self._job.launch(Path(plan.output))
+        except InputError as error:
+            return self._failed(str(error), {})
+        code, stuck = self._watch(ranks)
+        try:
+            self._write(compile_cache=self._job.share_programs())
+        except (InputError, OSError) as error:  # the next start compiles again, and that is all
+            print(f"no programs shared: {error}", flush=True)
         return self._decide(code, stuck)
 
     def _watch(self, ranks: subprocess.Popen[bytes]) -> tuple[int, bool]:
@@ -90,6 +104,7 @@ class Start:
                 self._write()
             if self._signals.time_is_up and not asked:
                 asked = True
+                self._write(reason=TIME_LIMIT)
                 self._plan.work.mkdir(exist_ok=True)
                 (self._plan.work / "stop").touch()
             if time.monotonic() - moved > self._plan.stuck_after * 60:
@@ -115,10 +130,10 @@ class Start:
         if code == 0:
             return self._finish("done", "", 0)
         if self._signals.ending:
-            return self._finish("stopped", "the job was cancelled, or Slurm starts it again", code)
+            return self._cancelled()
         if code == STOPPED and self._signals.time_is_up:
             self._write(furthest=max(step, self._status.furthest), failures=0)
-            return self._again("the time limit was near")
+            return self._again(TIME_LIMIT)
         if code == STOPPED:
             return self._finish("stopped", "asked for; submit the same run to go on", code)
         first = max(step, self._status.furthest) == 0 and self._job.restart == 0
@@ -152,18 +167,16 @@ class Start:
     def _leave_out(self, problems: Mapping[str, list[str]]) -> dict[str, str]:
         """Who is left out next, unless too few nodes would be left."""
         excluded = self._status.excluded_with(problems)
-        partition = nodes_of(self._partition())
+        partition = nodes_of(os.environ.get("SLURM_JOB_PARTITION"))
         if partition and partition[1] - len(excluded) < len(self._job.nodes):
             print(f"too few other nodes in {partition[0]} to leave any out", flush=True)
             return {}
         return excluded
 
-    def _partition(self) -> str | None:
-        words = ask("scontrol", "show", "job", "-o", str(self._job.number)).split()
-        return next((word[10:] for word in words if word.startswith("Partition=")), None)
-
     def _again(self, reason: str) -> int:
         """Have Slurm start this job again; it ends this process on the way."""
+        if self._signals.ending:
+            return self._cancelled()
         self._close(reason)
         self._write(state="waiting", reason=reason)
         print(f"starting again: {reason}", flush=True)
@@ -173,6 +186,10 @@ class Start:
         nodes = ",".join(self._status.excluded)
         ask("scontrol", "update", f"JobId={number}", f"ExcNodeList={nodes}")
         return STOPPED
+
+    def _cancelled(self) -> int:
+        """Slurm has ended this job. To requeue one that a person has cancelled would revive it."""
+        return self._finish("stopped", "the job was cancelled, or Slurm starts it again", STOPPED)
 
     def _finish(self, state: str, reason: str, code: int) -> int:
         """The last words of a run."""

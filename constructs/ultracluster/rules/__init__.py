@@ -66,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     endpoint.limits_suffice,
     endpoint.traffic_fits,
     endpoint.roll_out_ends_in_time,
+    endpoint.alarms_have_time,
     endpoint.fleet_is_doubled,
     endpoint.scaling_has_room,
     endpoint.vpc_has_two_zones,

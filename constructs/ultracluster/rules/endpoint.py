@@ -17,6 +17,8 @@ from ultracluster.settings import Settings
 
 # With the time that instances take to start, within the two hours that a delivery waits.
 MOST_PAUSE_MINUTES = 60
+# The slowest of them looks at three whole minutes.
+LEAST_BAKE_MINUTES = 3
 
 
 def endpoint_is_graviton(settings: Settings, catalog: Catalog) -> Problems:
@@ -109,7 +111,8 @@ def limits_suffice(settings: Settings, catalog: Catalog) -> Problems:
 def traffic_fits(settings: Settings, catalog: Catalog) -> Problems:
     """A canary takes at most half of the instances, a step a tenth to half of them.
 
-    Source: API reference, TrafficRoutingConfig. Of one instance there is no half.
+    Source: API reference, TrafficRoutingConfig. Of one instance there is no half. A roll-out meets
+    as many instances as scaling has made.
     """
     endpoint = settings.endpoint
     if endpoint.traffic == "all-at-once":
@@ -122,12 +125,18 @@ def traffic_fits(settings: Settings, catalog: Catalog) -> Problems:
             "allowed: all-at-once, or an instance_count of 2 or more",
         )
         return
-    least = -(-count // 10) if endpoint.traffic == "linear" else 1
+    most = endpoint.most_instances
+    least = -(-most // 10) if endpoint.traffic == "linear" else 1
     if not least <= step <= count // 2:
+        fleet = f"{count}" if most == count else f"{count} to {most}"
+        allowed = (
+            f"{least} to {count // 2}"
+            if least <= count // 2
+            else f"none: a tenth of {most} is more than half of {count}, so take a canary"
+        )
         yield Problem(
             "endpoint.step_instances",
-            f"got {step} of {count} instances; allowed for {endpoint.traffic}: {least} to "
-            f"{count // 2}",
+            f"got {step} of {fleet} instances; allowed for {endpoint.traffic}: {allowed}",
         )
 
 
@@ -142,13 +151,24 @@ def roll_out_ends_in_time(settings: Settings, catalog: Catalog) -> Problems:
         )
 
 
+def alarms_have_time(settings: Settings, catalog: Catalog) -> Problems:
+    """An alarm looks at whole minutes; a fleet that has gone cannot come back."""
+    minutes = settings.endpoint.bake_minutes
+    if minutes < LEAST_BAKE_MINUTES:
+        yield warning(
+            "endpoint.bake_minutes",
+            f"got {minutes}; the alarms that bring the former model back need "
+            f"{LEAST_BAKE_MINUTES} minutes to ring",
+        )
+
+
 def fleet_is_doubled(settings: Settings, catalog: Catalog) -> Problems:
     """Blue/green starts a second fleet: the quota must hold both.
 
     Source: SageMaker guide, "Blue/green deployments".
     """
     endpoint = settings.endpoint
-    most = endpoint.scaling.max_count if endpoint.scaling else endpoint.instance_count
+    most = endpoint.most_instances
     yield Problem(
         "endpoint.instance_count",
         f"a roll-out runs up to {most} instance(s) twice: the quota "

@@ -105,12 +105,17 @@ class Endpoint(Section):
     """Unset keeps nothing."""
 
     @property
+    def most_instances(self) -> int:
+        """Instances under the highest load."""
+        return self.scaling.max_count if self.scaling else self.instance_count
+
+    @property
     def pause_minutes(self) -> int:
-        """Minutes that a roll-out waits on purpose: between steps, and with the old fleet warm."""
+        """Minutes that a roll-out waits on purpose at most: between steps, and for the bake."""
         pauses = {
             "all-at-once": 0,
             "canary": 1,
             # After the last step comes the bake.
-            "linear": -(-self.instance_count // self.step_instances) - 1,
+            "linear": -(-self.most_instances // self.step_instances) - 1,
         }
         return pauses[self.traffic] * self.step_minutes + self.bake_minutes

@@ -2,8 +2,10 @@ import importlib
 from typing import Any
 
 import pytest
+from botocore.exceptions import ParamValidationError
 
 from shared.environment import EnvironmentProblem
+from tests.unit.lambdas.fakes import FakeS3
 
 VARIABLES = {
     "MODEL_BUCKET": "b",
@@ -16,6 +18,7 @@ VARIABLES = {
     "SERVING_PYTHON": "3.12",
     "SERVING_MEMORY_GIB": "32",
     "SERVING_DISK_GIB": "30",
+    "SERVING_PACKAGE_MIB": "4096",
     "SERVING_WORKERS": "4",
     "SERVING_BF16": "true",
     "MINIMUM_MACRO_F1": "0.6",
@@ -67,3 +70,10 @@ def test_a_function_without_its_variables_says_which(
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(EnvironmentProblem, match="ENDPOINT_STACK is not set"):
         make(function)
+
+
+@pytest.mark.case("L05")
+def test_the_fakes_take_no_request_that_botocore_does_not_know() -> None:
+    """So these tests say something when they run under the oldest boto3: tests/oracle."""
+    with pytest.raises(ParamValidationError, match="Colour"):
+        FakeS3().get_object(Bucket="b", Key="k", Colour="red")

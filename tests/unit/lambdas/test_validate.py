@@ -183,6 +183,7 @@ def test_bytes_that_no_instance_can_serve_are_refused_for_good(
         ),
         (good_archive(), {"memory_gib": 1, "workers": 4}, "instance-memory"),
         (good_archive(), {"disk_gib": 1e-6}, "instance-disk"),
+        (good_archive(), {"package_mib": 0}, "instance-package"),
         (
             pack({**GOOD_FILES, "code/vendor/cp311-aarch64/x.py": b""}),
             {"python": "3.12"},

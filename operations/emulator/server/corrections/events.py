@@ -1,4 +1,4 @@
-"""EventBridge: an event whose target is gone goes to the target's dead-letter queue."""
+"""EventBridge: an event without a target is kept, and a rule is known to IAM by its own ARN."""
 
 from __future__ import annotations
 
@@ -7,13 +7,34 @@ import json
 import threading
 from typing import Any
 
+from ministack.core import iam_actions
 from ministack.services import eventbridge, lambda_svc, stepfunctions
 
 from operations.emulator.server.calls import client
 
 
 def apply() -> None:
-    """Apply the correction; MiniStack drops such an event."""
+    """Apply the corrections."""
+    _keep_what_has_no_target()
+    _name_rules_as_aws_does()
+
+
+def _name_rules_as_aws_does() -> None:
+    """The ARN of a rule on the default bus holds no name of the bus.
+
+    https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazoneventbridge.html
+    """
+    resource = iam_actions.extract_resource_arn
+
+    def named(service: str, *arguments: Any, **rest: Any) -> str:
+        arn: str = resource(service, *arguments, **rest)
+        return arn.replace(":rule/default/", ":rule/") if service == "events" else arn
+
+    iam_actions.extract_resource_arn = named
+
+
+def _keep_what_has_no_target() -> None:
+    """An event whose target is gone goes to the target's dead-letter queue; MiniStack drops it."""
     invoke = eventbridge._invoke_target
 
     def invoked(

@@ -1,0 +1,1 @@
+"""Keeps a security group until the last network interface has left it."""
