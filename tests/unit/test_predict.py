@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -227,6 +228,7 @@ def test_the_client_of_the_documentation_runs(
     aws: Aws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the credentials of this test
     assert CLIENT
     program = compile(CLIENT[1], "docs/predict.md", "exec")
     exec(program, {})

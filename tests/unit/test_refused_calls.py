@@ -14,6 +14,7 @@ from tests.unit.lambdas.models import good_archive, publish
 CALLS = (
     *("GetObject", "HeadObject", "PutObject", "Publish", "DescribeAlarms", "DescribeEndpoint"),
     *("DescribeStacks", "DescribeStackEvents", "UpdateStack", "InvokeEndpoint", "PutMetricData"),
+    "GetBucketLocation",
 )
 # Without them the verdict or the message itself fails: the dead-letter queue and its alarm tell.
 SILENT = ("Publish", "PutObject")
