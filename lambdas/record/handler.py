@@ -10,7 +10,7 @@ import boto3
 
 from record.report import Reporter, Settings
 from shared.environment import from_environment
-from shared.log import logger
+from shared.log import logger, telling
 
 log = logger("record")
 
@@ -35,14 +35,15 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
             empty where it did not.
         context: unused.
     """
-    answer = _reporter().record(
-        outcome=event["outcome"],
-        reason=event["reason"],
-        final=event["final"],
-        run=event["run"],
-        announced=event["input"],
-        execution=event["execution"],
-        now=datetime.now(UTC),
-    )
+    with telling(log, outcome=event["outcome"], announced=event["input"]):
+        answer = _reporter().record(
+            outcome=event["outcome"],
+            reason=event["reason"],
+            final=event["final"],
+            run=event["run"],
+            announced=event["input"],
+            execution=event["execution"],
+            now=datetime.now(UTC),
+        )
     log.info("recorded", extra=answer)
     return answer

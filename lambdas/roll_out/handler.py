@@ -9,7 +9,7 @@ import boto3
 
 from roll_out.update import Settings, Updater
 from shared.environment import from_environment
-from shared.log import logger
+from shared.log import logger, telling
 
 log = logger("roll_out")
 
@@ -33,10 +33,11 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     """
     run = event["run"]
     urls = {name: run[name] for name in ("model_url", "previous_model_url")}
-    if event["action"] == "roll-back":
-        answer = _updater().roll_back(**urls, token=event["token"])
-    else:
-        announced = f"{run['digest'][:8]}-{run['announcement']}" if run["announcement"] else ""
-        answer = _updater().roll_out(**urls, token=event["token"], announcement=announced)
+    announced = f"{run['digest'][:8]}-{run['announcement']}" if run["announcement"] else ""
+    with telling(log, digest=run["digest"], action=event["action"]):
+        if event["action"] == "roll-back":
+            answer = _updater().roll_back(**urls, token=event["token"])
+        else:
+            answer = _updater().roll_out(**urls, token=event["token"], announcement=announced)
     log.info(event["action"], extra={"digest": run["digest"], **answer})
     return answer

@@ -12,7 +12,7 @@ from settle.bake import Bake
 from settle.fault import Fault
 from settle.observation import Observer, Settings
 from shared.environment import from_environment
-from shared.log import logger
+from shared.log import logger, telling
 from shared.places import NO_MODEL
 
 log = logger("settle")
@@ -47,12 +47,13 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
         context: unused.
     """
     run, fault = event["run"], event["fault"]
-    answer = _observer().look(
-        token=event["operation"]["token"],
-        target=event["operation"]["target"],
-        manifest_key=run["manifest_key"] if event["action"] == "roll-out" else None,
-        former_model=run["previous_model_url"] != NO_MODEL,
-        fault=Fault(**fault) if fault["reason"] else None,
-    )
+    with telling(log, digest=run["digest"], action=event["action"]):
+        answer = _observer().look(
+            token=event["operation"]["token"],
+            target=event["operation"]["target"],
+            manifest_key=run["manifest_key"] if event["action"] == "roll-out" else None,
+            former_model=run["previous_model_url"] != NO_MODEL,
+            fault=Fault(**fault) if fault["reason"] else None,
+        )
     log.info(event["action"], extra={"digest": run["digest"], **answer})
     return answer

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -32,3 +35,13 @@ def logger(name: str) -> logging.Logger:
         # The Lambda runtime's own handler on the root logger would write every line twice.
         log.propagate = False
     return log
+
+
+@contextmanager
+def telling(log: logging.Logger, **about: Any) -> Iterator[None]:
+    """Log what breaks inside with what it is about: the runtime's own line says the error alone."""
+    try:
+        yield
+    except Exception:
+        log.exception("broke", extra=about)
+        raise

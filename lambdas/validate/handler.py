@@ -10,7 +10,7 @@ import boto3
 
 from shared.environment import from_environment
 from shared.host import Host
-from shared.log import logger
+from shared.log import logger, telling
 from validate.judgement import Judge, Settings
 
 log = logger("validate")
@@ -35,7 +35,8 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
             this run has read already.
         context: unused.
     """
-    verdict = _judge().judge(event, now=datetime.now(UTC))
+    with telling(log, announced=event):
+        verdict = _judge().judge(event, now=datetime.now(UTC))
     log.info(
         "judged",
         extra={key: verdict[key] for key in ("digest", "decision", "reason", "problems")},

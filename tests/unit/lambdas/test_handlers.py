@@ -1,4 +1,6 @@
 import importlib
+import io
+import json
 from typing import Any
 
 import pytest
@@ -70,6 +72,57 @@ def test_a_function_without_its_variables_says_which(
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(EnvironmentProblem, match="ENDPOINT_STACK is not set"):
         make(function)
+
+
+RUN = {
+    "digest": "ab" * 32,
+    "model_url": "s3://b/m",
+    "previous_model_url": "none",
+    "announcement": "",
+    "manifest_key": f"models/sentiment/{'ab' * 32}/manifest.json",
+}
+EVENTS: dict[str, dict[str, Any]] = {
+    "validate": {"bucket": "b", "key": RUN["manifest_key"]},
+    "roll_out": {"run": RUN, "token": "t", "action": "roll-out"},
+    "settle": {
+        "run": RUN,
+        "operation": {"token": "t", "target": "s3://b/m"},
+        "fault": {"reason": ""},
+        "action": "roll-out",
+    },
+    "record": {
+        "outcome": "serving",
+        "reason": "",
+        "final": False,
+        "execution": "arn",
+        "input": {"bucket": "b", "key": RUN["manifest_key"]},
+        "run": RUN,
+    },
+}
+
+
+class Broken:
+    """Stands for the part of a function that does its work."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("no such luck")
+
+
+@pytest.mark.parametrize("function", MAKERS)
+def test_what_breaks_a_function_is_logged_with_the_digest(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module(f"{function}.handler")
+    monkeypatch.setattr(module, MAKERS[function][0], Broken)
+    stream = io.StringIO()
+    monkeypatch.setattr(module.log.handlers[0], "stream", stream)
+    with pytest.raises(RuntimeError):
+        module.handler(EVENTS[function], None)
+    (line,) = stream.getvalue().splitlines()
+    told = json.loads(line)
+    assert told["level"] == "ERROR"
+    assert "RuntimeError: no such luck" in told["error"]
+    assert RUN["digest"] in line
 
 
 @pytest.mark.case("L05")
