@@ -28,7 +28,7 @@ class Status:
         node_hours: that nodes were held, all starts together; `usd`, what they cost by list price.
         excluded: nodes that are left out, and until when.
         not_before: when the next start may train, after failures.
-        compile_cache: programs found shared, used from there, compiled here, shared by this run.
+        compile_cache: programs that the newest start found (hits), compiled (misses), and shared.
         starts: one entry for each.
     """
 
