@@ -47,8 +47,8 @@ class Baselines:
 def evaluate(
     forward: Callable[..., Any], samples: Samples, *, backend: Backend, micro: int
 ) -> Evaluation:
-    """Score the first MOST samples, the workers sharing the work; all batches have one shape."""
-    rows = list(range(min(len(samples), MOST)))
+    """Score MOST samples at most, the workers sharing the work; all batches have one shape."""
+    rows = list(_spread(samples, MOST))
     workers = backend.workers
     stride = micro * workers.world
     totals = [0.0] * 5
@@ -73,15 +73,19 @@ def baselines(training: Samples, tested: Samples, *, tokens: int) -> Baselines:
         tested: samples to guess.
         tokens: in the vocabulary.
     """
-    stride = max(1, len(training) // COUNTED)
-    counts = np.bincount(_masked(training, range(0, len(training), stride)), minlength=tokens) + 1
+    counts = np.bincount(_masked(training, COUNTED), minlength=tokens) + 1
     guess = np.log(counts / counts.sum())
-    asked = _masked(tested, range(min(len(tested), MOST)))
+    asked = _masked(tested, MOST)
     return Baselines(unigram=float(-guess[asked].mean()), uniform=math.log(tokens))
 
 
-def _masked(samples: Samples, rows: range) -> Any:
-    """The ids that are to be predicted in some samples."""
-    found = samples.take(rows)
+def _spread(samples: Samples, most: int) -> range:
+    """Samples from all over, since shards follow the order of the text."""
+    return range(0, len(samples), -(-len(samples) // most))
+
+
+def _masked(samples: Samples, most: int) -> Any:
+    """The ids that are to be predicted in some samples from all over."""
+    found = samples.take(_spread(samples, most))
     there = np.logical_and.accumulate(found["masked_lm_positions"] > 0, axis=1)
     return found["masked_lm_ids"][there]

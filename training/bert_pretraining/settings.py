@@ -38,7 +38,10 @@ class PreTrain(Train):
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """How plain text becomes shards. The defaults are those of the reference's data set."""
+    """How plain text becomes shards.
+
+    Widths, shares, copies and seed are those of the reference's data set.
+    """
 
     vocabulary_size: int = setting("tokens to learn where no vocabulary is given", 8192, least=32)
     sequence: int = setting("tokens a sample", 128, least=16)
