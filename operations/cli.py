@@ -31,9 +31,13 @@ def _run(chosen: argparse.Namespace) -> int:
     from operations.package_check import package_check
     from operations.predict import predict
     from operations.rehearsal.rehearse import rehearse
+    from operations.rehearsal.road import FROM_TEXT, FULL
 
     if chosen.command == "rehearse":
-        return rehearse(exit_with_parent=chosen.exit_with_parent)
+        return rehearse(
+            recipe=FROM_TEXT if chosen.from_text else FULL,
+            exit_with_parent=chosen.exit_with_parent,
+        )
     if chosen.command == "lint":
         return commands.lint(chosen.environment)
     if chosen.command == "changes":
@@ -73,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         "--exit-with-parent",
         action="store_true",
         help="stop when the process that started this one is gone",
+    )
+    rehearsal.add_argument(
+        "--from-text",
+        action="store_true",
+        help="pre-train a BERT from plain text before, for the first model; some minutes more",
     )
     lint = subparsers.add_parser("lint", help="say all that can be known before a deploy")
     changes = subparsers.add_parser(

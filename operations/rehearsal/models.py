@@ -43,18 +43,30 @@ class Workbench:
         self.folder = folder
         self._env = env
 
-    def train(self, step: Step, name: str, *arguments: str) -> dict[str, Any]:
-        """Fine-tune the pre-trained encoder on the tweets; returns its `results.json`."""
+    def pretrain(
+        self, step: Step, *arguments: str, packages: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """Pre-train a BERT in folder `bert` on the documentation of packages, many by default."""
+        text, output = self.folder / "text", self.folder / "bert"
+        module = "training.bert_pretraining"
+        self._run(step, "text", f"{module}.docstrings", "--output", str(text), *packages)
+        places = ("--text", str(text), "--output", str(output))
+        self._run(step, "pretrain", module, "pretrain", *places, *arguments)
+        return _results(output)
+
+    def train(
+        self, step: Step, name: str, *arguments: str, encoder: str = PRETRAINED
+    ) -> dict[str, Any]:
+        """Fine-tune a pre-trained encoder on the tweets; returns its `results.json`."""
         output = self.folder / name
         self._run(
             step,
             f"train-{name}",
             "training.roberta_sentiment",
-            *("--model", PRETRAINED, "--data", str(TWEETS), "--output", str(output)),
+            *("--model", encoder, "--data", str(TWEETS), "--output", str(output)),
             *arguments,
         )
-        results: dict[str, Any] = json.loads((output / "results.json").read_text("utf-8"))
-        return results
+        return _results(output)
 
     def package(self, step: Step, name: str, model: str, *arguments: str) -> Package:
         """Pack the model folder `model` as `name`."""
@@ -114,3 +126,8 @@ class Workbench:
         )
         if status != 0:
             raise StepFailed(f"{module} ended with status {status}: {last[0]}; see {log}")
+
+
+def _results(folder: Path) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((folder / "results.json").read_text("utf-8"))
+    return results

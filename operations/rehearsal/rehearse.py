@@ -48,7 +48,7 @@ def rehearse(*, recipe: Recipe = FULL, runs: Path = RUNS, exit_with_parent: bool
         settings = load_settings("rehearsal", ROOT / "config")
         with _only_run(runs) as folder:
             print(f"logs: {folder}")
-            progress = Progress(STEPS + 1)
+            progress = Progress(STEPS + 1 + (recipe.pretrain is not None))
             with _emulator(progress, folder, settings.aws.region) as emulator:
                 report = travel(emulator, settings, recipe=recipe, folder=folder, progress=progress)
             summarize(report, show=print)

@@ -11,7 +11,7 @@ from typing import Any
 from operations import leftovers
 from operations.emulator import Emulator
 from operations.rehearsal.account import Account, Prediction
-from operations.rehearsal.models import Package, Workbench
+from operations.rehearsal.models import PRETRAINED, Package, Workbench
 from operations.rehearsal.progress import Progress, Step, StepFailed
 from ultracluster.catalog import load_catalog
 from ultracluster.platform import platform_facts
@@ -65,16 +65,27 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How the two models are trained: arguments of `training.roberta_sentiment`."""
+    """How the two models are trained: arguments of `training.roberta_sentiment`.
+
+    With `pretrain`, arguments of `training.bert_pretraining pretrain`, the first one comes from a
+    BERT that is pre-trained on plain text before; else both come from MiniLM.
+    """
 
     first: tuple[str, ...]
     second: tuple[str, ...]
     package: tuple[str, ...] = ()
+    pretrain: tuple[str, ...] | None = None
 
 
 FULL = Recipe(
     first=("--max-steps", "25", "--learning-rate", "3e-4"),
     second=("--epochs", "1"),
+)
+# A small BERT that has read 18 MB of text passes the gate, and MiniLM is better.
+FROM_TEXT = Recipe(
+    pretrain=("--max-steps", "500"),
+    first=("--epochs", "4", "--learning-rate", "3e-4"),
+    second=FULL.second,
 )
 
 
@@ -125,9 +136,18 @@ def travel(
             report.predictions[name] = account.predict(endpoint, TEXTS)
             step.note = report.predictions[name][0].label
 
+    encoders = {"first": PRETRAINED, "second": PRETRAINED}
+    if recipe.pretrain is not None:
+        with progress.step("pre-train a BERT from plain text") as step:
+            read = bench.pretrain(step, *recipe.pretrain)
+            encoders["first"] = str(folder / "bert")
+            step.note = (
+                f"{read['metrics']['mlm_loss']:.2f} nats a masked token, "
+                f"{read['baselines']['unigram_mlm_loss']:.2f} by frequency alone"
+            )
     for name, arguments in (("first", recipe.first), ("second", recipe.second)):
         with progress.step(f"train the {name} model") as step:
-            report.results[name] = bench.train(step, name, *arguments)
+            report.results[name] = bench.train(step, name, *arguments, encoder=encoders[name])
             step.note = f"macro-F1 {_macro_f1(report.results[name]):.3f}"
         with progress.step(f"package the {name} model") as step:
             package = bench.package(step, name, name, *recipe.package)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from operations.rehearsal.models import Workbench
+from operations.rehearsal.progress import Progress
 from operations.rehearsal.rehearse import rehearse
 from operations.rehearsal.road import Recipe
 
@@ -117,3 +119,17 @@ def test_a_stop_ends_everything(tmp_path: Path, ending: signal.Signals) -> None:
     assert "everything that was started has been ended" in output
     assert "Traceback" not in output
     assert wait_until_gone(str(runs)) == []
+
+
+def test_a_bert_for_the_road_is_pre_trained_from_plain_text(tmp_path: Path) -> None:
+    bench = Workbench(tmp_path, env=os.environ)
+    with Progress(1).step("pre-train") as step:
+        results = bench.pretrain(
+            step, "--max-steps", "2", "--batch-size", "8", packages=("attr", "click")
+        )
+    assert results["metrics"]["mlm_loss"] > 0
+    assert results["baselines"]["unigram_mlm_loss"] > 0
+    assert (tmp_path / "bert" / "model.safetensors").is_file()
+    with Progress(1).step("train") as step:
+        trained = bench.train(step, "first", "--max-steps", "2", encoder=str(tmp_path / "bert"))
+    assert trained["model"]["base_model"] == "bert"
