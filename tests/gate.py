@@ -49,12 +49,10 @@ LANES: tuple[tuple[tuple[str, list[str]], ...], ...] = (
             ],
         ),
         ("unit tests", [APP, "-m", "pytest", "-q", "tests/unit"]),
+        ("training tests", [TRAINING, "-m", "pytest", "-q", "tests/training"]),
         ("tests on Slurm", [TRAINING, "-m", "pytest", "-q", "tests/slurm"]),
     ),
-    (
-        ("training tests", [TRAINING, "-m", "pytest", "-q", "tests/training"]),
-        ("emulator tests", [APP, "-m", "pytest", "-q", "tests/emulator"]),
-    ),
+    (("emulator tests", [APP, "-m", "pytest", "-q", "tests/emulator"]),),
 )
 
 
