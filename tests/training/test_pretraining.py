@@ -324,6 +324,16 @@ def test_a_run_removes_no_files_of_others(shards: Path, tmp_path: Path) -> None:
     assert [path.name for path in work.iterdir()] == ["notes.txt"]
 
 
+def test_a_run_leaves_a_model_alone_that_has_the_name_of_its_folder(
+    shards: Path, bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copytree(bert, tmp_path / "out.run")
+    before = {path: path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    error = refusal(pretrain_arguments(shards, tmp_path / "out"), capsys)
+    assert f"{model}, where this run would keep its state, is the output of another" in error
+    assert {path: path.read_bytes() for path in model.rglob("*") if path.is_file()} == before
+
+
 def test_a_used_output_is_told_before_shards_are_built_for_it(
     prose: Path, bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

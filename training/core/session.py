@@ -72,6 +72,11 @@ class Session:
             self.work.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot write to {self.work}: {error.strerror or error}") from error
+        if (self.work / "results.json").exists():
+            raise InputError(
+                f"{self.work}, where this run would keep its state, is the output of another; give "
+                "another --output"
+            )
         refusal = f"another run is writing to {self._output}; wait for it, or give another --output"
         with locked(self.work / LOCK, refusal=refusal), self._store.alone():
             check_free(self._output, holds="model")  # a run may have ended since it was looked at
