@@ -103,7 +103,10 @@ def read_jobs(folder: Path) -> dict[str, int]:
 
 
 def write_jobs(folder: Path, jobs: Mapping[str, int]) -> None:
-    """Note the jobs of a run, of which a kill leaves none unknown."""
+    """Note the jobs of a run, of which a kill leaves none unknown; none has no file."""
+    if not jobs:
+        (folder / JOBS).unlink(missing_ok=True)
+        return
     text = "".join(f"{name} {number}\n" for name, number in jobs.items())
     write_bytes(folder / JOBS, text.encode())
 
