@@ -5,6 +5,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,10 @@ class Forget:
 
     def remove(self, step: int) -> None:
         """Nothing to remove."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nothing that others could write to."""
+        return nullcontext()
 
 
 class OurLoop:

@@ -141,7 +141,7 @@ def _rate(batches: Iterator[int]) -> float:
 
 def _our_batches(path: Path) -> Iterator[int]:
     """An epoch of one shard; sizes of the batches."""
-    samples = Samples([inspect(path)])
+    samples = Samples([inspect(path)], tokens=30522)
     stream = Stream(len(samples), batch=16, seed=0, width=samples.sequence)
     for step in range(len(samples) // 16):
         yield len(collate(samples, stream.rows(step)[:])["ids"])
@@ -158,7 +158,7 @@ def _their_batches(path: Path) -> Iterator[int]:
 def _stepping(folder: Path, options: Options) -> dict[str, float]:
     """Core seconds of a step of each loop, in its fastest turn."""
     path = find_shards(folder / "shards", "training")[0]
-    samples = Samples([inspect(path)])
+    samples = Samples([inspect(path)], tokens=30522)
     torch.manual_seed(0)
     model = make_model(Shape(dropout=0.0), read_vocabulary(folder / FILE))
     backend = open_backend("cpu", "fp32")

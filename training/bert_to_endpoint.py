@@ -5,18 +5,38 @@ again, so the same command goes on after a stop, a kill or a mistake.
 """
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from training.bert_pretraining import cli as pretraining
-from training.command import Parser
+from training.command import InputError, Parser, run
+from training.files import read_json, sha256_of, write_json
 from training.packaging import cli as packaging
 from training.packaging.vendor import PIP_PLATFORM
 from training.roberta_sentiment import cli as sentiment
 
-Link = tuple[str, Path | None, Callable[[list[str]], int], list[str]]
+RECORD = "made-from.json"  # beside the folders: the options that each was made with
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """One command of the chain.
+
+    Attributes:
+        leaves: the folder that it makes.
+        command: what it is a call of, with `given`.
+        asked: the options of the chain that decide what it makes.
+    """
+
+    title: str
+    leaves: Path | None
+    command: Callable[[list[str]], int]
+    given: list[str]
+    asked: dict[str, object]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,25 +45,52 @@ def main(arguments: list[str] | None = None) -> int:
     It is 0, 2 for bad input, 75 after a stop.
     """
     options = _parser().parse_args(arguments)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        print(
-            "error: this command is for one worker; run its links by themselves, as "
-            "docs/pre-train.md has them",
-            file=sys.stderr,
-        )
-        return 2
-    for title, leaves, command, given in _links(options):
-        if leaves is not None and leaves.exists():
-            print(f"{title}: {leaves} is there", flush=True)
+    code = 0
+
+    def action() -> None:
+        nonlocal code
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise InputError(
+                "this command is for one worker; run its links by themselves, as "
+                "docs/pre-train.md has them"
+            )
+        code = _go_on(_links(options), options.output / RECORD)
+
+    return run(action) or code
+
+
+def _go_on(links: list[Link], record: Path) -> int:
+    """Run the links that have left nothing yet, until one fails; its exit code.
+
+    Raises:
+        InputError: a folder that is there was made with other options.
+    """
+    made = read_json(record) if record.is_file() else {}
+    if different := [
+        f"{link.leaves} was made with {_told(was)}, and not with {_told(link.asked)}"
+        for link in links
+        if link.leaves is not None and link.leaves.exists()
+        if (was := made.get(link.title, link.asked)) != link.asked
+    ]:
+        raise InputError(f"{'; '.join(different)}; remove it, or give another --output")
+    for link in links:
+        if link.leaves is not None and link.leaves.exists():
+            print(f"{link.title}: {link.leaves} is there", flush=True)
             continue
-        print(f"{title}: {' '.join(given)}", flush=True)
-        if code := command(given):
+        print(f"{link.title}: {' '.join(link.given)}", flush=True)
+        if code := link.command(link.given):
             return code
+        made = made | {link.title: link.asked}
+        write_json(record, made)
     return 0
 
 
+def _told(asked: object) -> str:
+    return json.dumps(asked, ensure_ascii=False)
+
+
 def _links(options: argparse.Namespace) -> list[Link]:
-    """The commands, and the folder that each leaves."""
+    """The commands, each with what it and those before it depend on."""
     bert, model, package = (options.output / name for name in ("bert", "sentiment", "package"))
     pretrain = ["pretrain", "--text", str(options.text), "--output", str(bert)]
     fine_tune = ["--model", str(bert), "--data", str(options.data), "--output", str(model)]
@@ -58,15 +105,40 @@ def _links(options: argparse.Namespace) -> list[Link]:
         "--serving-platform", options.serving_platform,
     ]
     # fmt: on
-    links: list[Link] = [
-        ("pre-train", bert, pretraining.main, pretrain),
-        ("fine-tune", model, sentiment.main, fine_tune),
-        ("package", package, packaging.main, pack),
+    of_bert = {
+        "--text": str(Path(options.text).resolve()),
+        "--pretrain-settings": _settings(options.pretrain_settings),
+    }
+    of_model = of_bert | {
+        "--data": str(Path(options.data).resolve()),
+        "--fine-tune-settings": _settings(options.fine_tune_settings),
+    }
+    of_package = of_model | {
+        "--model-name": options.model_name,
+        "--serving-platform": options.serving_platform,
+    }
+    links = [
+        ("pre-train", bert, pretraining.main, pretrain, of_bert),
+        ("fine-tune", model, sentiment.main, fine_tune, of_model),
+        ("package", package, packaging.main, pack, of_package),
+    ]
+    found = [
+        Link(title=title, leaves=leaves, command=command, given=given, asked=asked)
+        for title, leaves, command, given, asked in links
     ]
     if options.platform:
         publish = ["publish", "--package", str(package), "--platform", options.platform]
-        links.append(("publish", None, packaging.main, publish))
-    return links
+        found.append(
+            Link(title="publish", leaves=None, command=packaging.main, given=publish, asked={})
+        )
+    return found
+
+
+def _settings(name: str | None) -> str | None:
+    """A recipe's name, or what is in a file of settings, by its digest."""
+    if name is None or not Path(name).is_file():
+        return name
+    return f"{Path(name).name} {sha256_of(Path(name))[:12]}"
 
 
 def _parser() -> argparse.ArgumentParser:

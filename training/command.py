@@ -1,6 +1,7 @@
 """What every command of this folder shares: one-line errors and exit codes."""
 
 import argparse
+import io
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -23,9 +24,17 @@ def run(action: Callable[[], None], *, stopped: str = "stopped by Ctrl-C") -> in
 
     `stopped` is the line that Ctrl-C ends with.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may hold bytes that are no text
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         action()
     except (InputError, OSError) as error:  # OSError: a full disk, a folder that went away
+        sys.stdout.flush()
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if not str(error).startswith("Symlink loop"):  # as pathlib has it, until Python 3.13
+            raise
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -20,7 +20,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Write a file so that a reader sees the old content or the new, never a part."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -35,7 +35,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, content: object) -> None:
     """Write indented JSON, whole or not at all."""
-    write_bytes(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a path may hold bytes of no text
 
 
 def read_json(path: Path, *, schema: Path | None = None) -> dict[str, object]:
@@ -87,15 +88,15 @@ def check_free(output: Path, *, holds: str) -> None:
 
 
 @contextmanager
-def locked(file: Path, *, refusal: str) -> Iterator[None]:
+def locked(file: Path, *, refusal: str, shared: bool = False) -> Iterator[None]:
     """Hold a lock on a file until the block ends; the system frees that of a killed process.
 
     Raises:
-        InputError: another process holds it.
+        InputError: another process holds it, unless both share it.
     """
     with file.open("wb") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(refusal) from None
         except OSError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,11 +16,16 @@ import pytest
 from tests.slurm.cluster import ROOT
 from tests.slurm.fakes import Trainium
 from training.command import InputError
-from training.slurm import compile_cache, scheduler, staging
+from training.core.stop import STOPPED
+from training.slurm import compile_cache, scheduler, staging, supervise
+from training.slurm.job import Job, Signals
 from training.slurm.node import look, problems_of
 from training.slurm.plan import Plan, minutes_of
+from training.slurm.plan import problems_of as problems_of_plan
 from training.slurm.show import waiting_for
-from training.slurm.status import newest_step
+from training.slurm.status import Status, newest_step, read_jobs, read_status
+from training.slurm.submit import Request, submit
+from training.slurm.supervise import Start
 
 PLAN = Plan(
     output="/tmp/out",
@@ -301,3 +308,116 @@ def test_the_newest_step_of_a_file_that_is_being_written(tmp_path: Path) -> None
     assert newest_step(tmp_path) == 1999
     os.truncate(path, 17)
     assert newest_step(tmp_path) == 0
+
+
+@pytest.mark.parametrize("said", ["garbage", "two words here", "-4"])
+def test_what_no_slurm_says_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    for name in ("sinfo", "squeue"):
+        stub(tmp_path, name, f"echo '{said}'", monkeypatch)
+    with pytest.raises(InputError, match="no Slurm that is known does"):
+        scheduler.nodes_of("train")
+    with pytest.raises(InputError, match="no Slurm that is known does"):
+        scheduler.in_queue([1])
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"other": 1}', "\xff"])
+def test_damaged_files_of_a_run_are_told(tmp_path: Path, content: str) -> None:
+    for name, read in (("status.json", read_status), ("jobs", read_jobs)):
+        (tmp_path / name).write_text(content, encoding="latin-1")
+        with pytest.raises(InputError, match=f"cannot read .*/{name}: "):
+            read(tmp_path)
+
+
+def test_names_that_mean_something_else_to_slurm_are_told() -> None:
+    found = problems_of_plan(replace(PLAN, output="/fsx/50%/a\\b"), time="20", notice=300)
+    assert len(found) == 1
+    assert "has '%' '\\\\', which means something else in Slurm's names of logs" in found[0]
+    assert not problems_of_plan(replace(PLAN, output='/fsx/it\'s "it"'), time="20", notice=300)
+
+
+def test_of_a_submit_that_is_broken_off_no_job_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, or sbatch's odd words, after the first of two jobs."""
+    count, calls = tmp_path / "count", tmp_path / "calls"
+    stub(tmp_path, "sinfo", "echo 'train* 4'", monkeypatch)
+    stub(tmp_path, "squeue", "", monkeypatch)
+    stub(tmp_path, "scancel", f'echo "$@" > {calls}', monkeypatch)
+    request = Request(
+        plan=replace(PLAN, output=str(tmp_path / "out"), module=["training.bert_pretraining"]),
+        time="20",
+        notice=300,
+        partition=None,
+        helper_partition=None,
+        hydrate=[],
+        compile=True,
+        publish=False,
+        platform="",
+    )
+    for second, error in (("echo what", InputError), ("kill -INT $PPID; sleep 9", BaseException)):
+        stub(
+            tmp_path,
+            "sbatch",
+            f"[[ -e {count} ]] || {{ echo 17 | tee {count}; exit; }}; {second}",
+            monkeypatch,
+        )
+        with pytest.raises(error):
+            submit(request)
+        assert calls.read_text().split() == ["17"]
+        assert read_jobs(request.plan.folder) == {}
+        count.unlink()
+        calls.unlink()
+
+
+def test_a_controller_that_is_away_for_a_while_loses_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = a_start(tmp_path, monkeypatch)
+    tried = tmp_path / "tried"
+    away = f"[[ $(wc -l < {tried}) -gt 2 ]] || {{ echo 'Unable to contact' >&2; exit 1; }}"
+    stub(tmp_path, "scontrol", f'echo "$@" >> {tried}; {away}', monkeypatch)
+    monkeypatch.setattr(supervise, "REQUEUE_TRIES", (0, 0, None))
+    assert start._again("a node was lost") == STOPPED
+    assert [line.split()[0] for line in tried.read_text().splitlines()] == [
+        *("requeue", "requeue", "requeue", "update"),
+    ]
+    assert told(start).state == "waiting"
+    stub(tmp_path, "scontrol", "echo 'Unable to contact' >&2; exit 1", monkeypatch)
+    assert start._again("a node was lost") == 1
+    assert told(start).state == "failed"
+    assert "a node was lost; scontrol requeue 7: Unable to contact; submit" in told(start).reason
+
+
+def test_a_status_that_cannot_be_written_does_not_end_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(folder: Path, status: Status) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    start = a_start(tmp_path, monkeypatch)
+    monkeypatch.setattr(supervise, "write_status", full)
+    assert start._finish("done", "", 0) == 0
+    assert "cannot write the status: [Errno 28]" in capsys.readouterr().out
+
+
+def a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """A start of a run in job 7 on one node."""
+    stub(tmp_path, "scontrol", "echo node-1", monkeypatch)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "node-1")
+    monkeypatch.setenv("ULTRACLUSTER_ROOT", str(tmp_path))
+    plan = replace(PLAN, output=str(tmp_path / "out"))
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGUSR1, signal.SIGTERM)]
+    start = Start(plan, Job(plan), Signals())
+    for number, handler in before:
+        signal.signal(number, handler)
+    return start
+
+
+def told(start: Start) -> Status:
+    """What its status file says."""
+    status = read_status(start._plan.folder)
+    assert status is not None
+    return status

@@ -56,7 +56,7 @@ def test_a_killed_rank_ends_the_others_and_the_run_starts_again(
 def test_a_run_that_gets_no_further_fails_when_its_budget_is_spent(
     cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    options = ("--nodes", "2", "--time", "20", "--retries", "1", "--back-off", "8")
+    options = ("--nodes", "2", "--time", "20", "--retries", "1", "--back-off", "15")
     run = submit(cluster, tmp_path / "out", *options, "tests.slurm.fails")
     status = run.ended()
     assert (status["state"], status["failures"]) == ("failed", 2)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.training
 
 def test_both_loaders_give_the_same_samples(shards: Path) -> None:
     path = find_shards(shards, "training")[0]
-    ours = collate(Samples([inspect(path)]), range(20))
+    ours = collate(Samples([inspect(path)], tokens=30522), range(20))
     theirs = Theirs(path)
     for row in range(20):
         ids, segments, mask, labels, order = theirs[row]
@@ -38,7 +38,7 @@ def test_both_loaders_give_the_same_samples(shards: Path) -> None:
 
 def test_both_loops_train(shards: Path) -> None:
     path = find_shards(shards, "training")[0]
-    samples, backend = Samples([inspect(path)]), open_backend("cpu", "fp32")
+    samples, backend = Samples([inspect(path)], tokens=30522), open_backend("cpu", "fp32")
     shape = Shape(layers=1, hidden=16, heads=2, intermediate=32, positions=64)
     model = make_model(shape, read_vocabulary(shards / "vocab.txt"))
     before = [tensor.detach().numpy().copy() for tensor in model.parameters()]

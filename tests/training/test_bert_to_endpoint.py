@@ -67,6 +67,7 @@ def test_one_command_goes_from_text_to_a_published_model_that_answers(
     assert bert_to_endpoint.main(command) == 0
     shown = capsys.readouterr().out
     assert f"pre-train: {output / 'bert'} is there" in shown
+    other_options_are_refused(command, output, capsys)
     manifest = json.loads((output / "package" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["source"]["base_model"] == "bert"
     assert [label for label, _ in ask(output / "sentiment", ["good great happy", "bad sad worst"])]
@@ -83,6 +84,26 @@ def test_one_command_goes_from_text_to_a_published_model_that_answers(
     package = str(output / "package")
     assert published == [["publish", "--package", package, "--platform", "platform.json"]]
     fine_tuning_starts_from_the_encoder(output)
+
+
+def other_options_are_refused(
+    command: list[str], output: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is there was made with what was asked for then, and all that follows from it."""
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
+    assert bert_to_endpoint.main([*command, "--model-name", "mood"]) == 2
+    error = capsys.readouterr().err
+    assert f"error: {output / 'package'} was made with " in error
+    assert '"--model-name": "mood"' in error
+    tune = output.with_name("tune.toml")
+    tune.write_text(FINE_TUNE.replace("40", "41"), encoding="utf-8")
+    assert bert_to_endpoint.main(command) == 2
+    tune.write_text(FINE_TUNE, encoding="utf-8")
+    error = capsys.readouterr().err
+    assert f"{output / 'sentiment'} was made with " in error
+    assert f"{output / 'package'} was made with " in error
+    assert f"{output / 'bert'} was made with " not in error
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
 
 
 def fine_tuning_starts_from_the_encoder(output: Path) -> None:

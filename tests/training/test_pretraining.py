@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import re
 import resource
@@ -218,7 +219,7 @@ def test_the_limit_of_open_files_is_raised_or_told(
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    sample_files.Samples(opened * 400)
+    sample_files.Samples(opened * 400, tokens=800)
     assert asked == [(1200 + sample_files.SPARE_FILES, 4096)]
 
     def refuse(*_: object) -> None:
@@ -226,7 +227,7 @@ def test_the_limit_of_open_files_is_raised_or_told(
 
     monkeypatch.setattr(resource, "setrlimit", refuse)
     with pytest.raises(InputError, match=r"1200 shards need 1456 open files, and this machine al"):
-        sample_files.Samples(opened * 400)
+        sample_files.Samples(opened * 400, tokens=800)
 
 
 def test_other_settings_do_not_go_on_from_a_checkpoint(
@@ -250,6 +251,9 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(
         (("--data", "{tmp}/torn"), "is no whole HDF5 file: "),
         (("--data", "{tmp}/mixed"), "have 64 tokens with 9 predictions and 64 tokens with 10 p"),
         (("--data", "{tmp}/other"), "was made with another vocabulary than the one given"),
+        (("--data", "{tmp}/ids"), "has input_ids outside of 0 to 799; check tells all"),
+        (("--data", "{tmp}/blank"), "the samples have nothing to predict; check tells"),
+        (("--start-from", "{tmp}/renamed"), "has another vocabulary than the shards"),
         (("--start-from", "{tmp}/none"), "cannot start from {tmp}/none"),
         (("--start-from", "{encoder}"), "is roberta, and bert is needed"),
         (
@@ -265,6 +269,7 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(
 )
 def test_a_run_that_cannot_work_is_refused(
     shards: Path,
+    bert: Path,
     encoder: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -273,8 +278,14 @@ def test_a_run_that_cannot_work_is_refused(
 ) -> None:
     (tmp_path / "empty").mkdir()
     shutil.copy(shards / "vocab.txt", tmp_path / "empty")
-    for name in ("torn", "mixed", "other"):
+    for name in ("torn", "mixed", "other", "ids", "blank"):
         shutil.copytree(shards, tmp_path / name)
+    for name, key, value in (("ids", "input_ids", 800), ("blank", "masked_lm_positions", 0)):
+        for path in (tmp_path / name).glob("*.hdf5"):
+            with h5py.File(path, "r+") as file:
+                file[key][:] = value
+    renamed = shutil.copytree(bert, tmp_path / "renamed") / "vocab.txt"
+    renamed.write_text(renamed.read_text(encoding="utf-8").replace("##a\n", "##ab-\n"), "utf-8")
     torn = find_shards(tmp_path / "torn", "training")[1]
     torn.write_bytes(torn.read_bytes()[:5000])
     with h5py.File(find_shards(tmp_path / "mixed", "training")[2], "r+") as file:
@@ -289,6 +300,47 @@ def test_a_run_that_cannot_work_is_refused(
     error = refusal(pretrain_arguments(shards, tmp_path / "out", *given), capsys)
     assert message.format(**names) in error
     assert not (tmp_path / "out").exists()
+
+
+def test_runs_that_share_a_place_for_checkpoints_are_told(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    with (place / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        arguments = pretrain_arguments(shards, tmp_path / "out", "--checkpoints", str(place))
+        assert f"another run keeps its checkpoints in {place}" in refusal(arguments, capsys)
+    (tmp_path / "file").touch()
+    arguments = pretrain_arguments(shards, tmp_path / "out", "--checkpoints", f"{tmp_path}/file/x")
+    assert f"cannot write checkpoints to {tmp_path}/file/x" in refusal(arguments, capsys)
+
+
+def test_a_run_removes_no_files_of_others(shards: Path, tmp_path: Path) -> None:
+    work = tmp_path / "out.run"
+    work.mkdir()
+    (work / "notes.txt").write_text("mine", encoding="utf-8")
+    assert main(pretrain_arguments(shards, tmp_path / "out", "--max-steps", "1")) == 0
+    assert [path.name for path in work.iterdir()] == ["notes.txt"]
+
+
+def test_a_run_leaves_a_model_alone_that_has_the_name_of_its_folder(
+    shards: Path, bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copytree(bert, tmp_path / "out.run")
+    before = {path: path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    error = refusal(pretrain_arguments(shards, tmp_path / "out"), capsys)
+    assert f"{model}, where this run would keep its state, is the output of another" in error
+    assert {path: path.read_bytes() for path in model.rglob("*") if path.is_file()} == before
+
+
+def test_a_used_output_is_told_before_shards_are_built_for_it(
+    prose: Path, bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = shutil.copytree(bert, tmp_path / "out")
+    arguments = ["pretrain", "--text", str(prose), "--output", str(output)]
+    assert "is in use already" in refusal(arguments, capsys)
+    assert not (tmp_path / "out.shards").exists()
 
 
 def test_text_is_for_one_worker(

@@ -31,7 +31,7 @@ SHAPE = Shape(layers=2, hidden=32, heads=4, intermediate=64, positions=64, dropo
 
 @pytest.fixture
 def samples(shards: Path) -> Samples:
-    return Samples([inspect(path) for path in find_shards(shards, "training")])
+    return Samples([inspect(path) for path in find_shards(shards, "training")], tokens=800)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def read_vocabulary_of(samples: Samples) -> Any:
 
 def test_scores_and_baselines_are_those_of_a_plain_count(model: Any, samples: Samples) -> None:
     backend = open_backend("cpu", "fp32")
-    few = Samples([samples._shards[0]])
+    few = Samples([samples._shards[0]], tokens=800)
     assert len(few) < MOST
     found = evaluate(MaskedHeads(model).eval(), few, backend=backend, micro=50)
     batch = collate(few, range(len(few)))

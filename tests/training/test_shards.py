@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import filecmp
+import os
+import random
 import re
 import shutil
 import signal
@@ -22,17 +25,25 @@ from training.bert_pretraining.cli import main
 from training.bert_pretraining.corpus import find_texts
 from training.bert_pretraining.samples import Samples
 from training.bert_pretraining.shards import KEYS, find_shards, inspect, read_shard, unpack
-from training.bert_pretraining.vocabulary import CLS, MASK, SEP, read_vocabulary
+from training.bert_pretraining.vocabulary import CLS, MASK, PAD, SEP, read_vocabulary
+from training.command import InputError
 
 pytestmark = pytest.mark.training
 
 ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "training.bert_pretraining")
 
 
 def same(one: Path, other: Path) -> bool:
-    """Whether two folders hold the same bytes under the same names."""
-    names = sorted(path.name for path in one.iterdir())
-    assert names == sorted(path.name for path in other.iterdir())
+    """Whether two folders hold the same bytes under the same names.
+
+    What they were made from tells also whether the vocabulary was given.
+    """
+    names, others = (
+        sorted(path.name for path in folder.iterdir() if path.name != "build.json")
+        for folder in (one, other)
+    )
+    assert names == others
     return not any(filecmp.cmpfiles(one, other, names, shallow=False)[1:])
 
 
@@ -85,15 +96,15 @@ def test_a_second_sentence_follows_the_first_unless_the_label_says_otherwise(
     found = training(output)
     labels = Counter(found["next_sentence_labels"].tolist())
     assert len(labels) == 2
-    for row, random in enumerate(found["next_sentence_labels"]):
+    for row, unrelated in enumerate(found["next_sentence_labels"]):
         ids = found["input_ids"][row]
         ids[found["masked_lm_positions"][row, 0]] = found["masked_lm_ids"][row, 0]
         second = int(found["segment_ids"][row].argmax())
         before, after = (
             ord(vocabulary.tokens[ids[place]]) - 0x4E00 for place in (second - 2, second)
         )
-        assert random == (after != before + 1)
-        assert random == (after // 64 != before // 64)
+        assert unrelated == (after != before + 1)
+        assert unrelated == (after // 64 != before // 64)
 
 
 @pytest.mark.parametrize("documents", ["file", "blank-line"])
@@ -133,9 +144,8 @@ def test_a_killed_build_goes_on_and_the_end_is_the_same(prose: Path, tmp_path: P
     arguments = ("--shards", "12", "--copies", "6")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main(build_arguments(prose, whole, *arguments)) == 0
-    command = [sys.executable, "-m", "training.bert_pretraining"]
     with subprocess.Popen(
-        [*command, *build_arguments(prose, parts, *arguments)], cwd=ROOT, stdout=subprocess.PIPE
+        [*COMMAND, *build_arguments(prose, parts, *arguments)], cwd=ROOT, stdout=subprocess.PIPE
     ) as build:
         while not list(parts.glob("*_training_*.hdf5")):
             assert build.poll() is None
@@ -149,12 +159,71 @@ def test_a_killed_build_goes_on_and_the_end_is_the_same(prose: Path, tmp_path: P
 
 
 def test_other_text_or_settings_do_not_mix_with_the_shards_that_are_there(
-    prose: Path, shards: Path, capsys: pytest.CaptureFixture[str]
+    prose: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(shards.iterdir())
     error = refusal(build_arguments(prose, shards, "--copies", "9", "--seed", "3"), capsys)
     assert "shards of another build: copies was 2 and is 9; seed was 12345 and is 3" in error
+    error = refusal(build_arguments(prose, shards, "--vocabulary-size", "700"), capsys)
+    assert "vocabulary_size was 800 and is 700" in error
+    edited = shutil.copytree(prose, tmp_path / prose.name)
+    path = min(edited.iterdir())
+    path.write_bytes(path.read_bytes().swapcase())  # as many bytes as before
+    assert "text_sha256 was " in refusal(build_arguments(edited, shards), capsys)
     assert sorted(shards.iterdir()) == before
+
+
+def test_of_two_builds_at_once_one_is_refused_and_parts_are_not(
+    prose: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    vocab = ("--vocab", str(shards / "vocab.txt"))
+    part = build_arguments(prose, output, *vocab, "--part", "1", "--parts", "2")
+    with (output / ".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for arguments in (build_arguments(prose, output), part):
+            assert "another build is writing to" in refusal(arguments, capsys)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert "another build is writing to" in refusal(build_arguments(prose, output), capsys)
+        assert main(part) == 0
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_disk_that_takes_no_shard_is_told_in_one_line(
+    prose: Path, shards: Path, tmp_path: Path, processes: str
+) -> None:
+    """Stands in for a full disk: a limit on the size of files, which the processes inherit."""
+    vocab = ("--vocab", str(shards / "vocab.txt"))
+    build = build_arguments(prose, tmp_path / "out", "--processes", processes, *vocab)
+    result = subprocess.run(
+        ["bash", "-c", 'ulimit -f 64; exec "$@"', "-", *COMMAND, *build],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 2
+    assert re.fullmatch(r"error: cannot write \S+: File too large(; .*)?\n", result.stderr)
+    assert main(build_arguments(prose, tmp_path / "out", *vocab)) == 0
+
+
+def test_ctrl_c_ends_a_build_of_several_processes_in_one_line(prose: Path, tmp_path: Path) -> None:
+    build = build_arguments(prose, tmp_path / "out", "--processes", "2", "--copies", "40")
+    with subprocess.Popen(
+        [*COMMAND, *build],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        while "shards to make" not in (line := process.stdout.readline()):
+            assert line
+        time.sleep(0.5)  # while the processes start
+        os.killpg(process.pid, signal.SIGINT)
+        _, error = process.communicate()
+    assert (process.returncode, error) == (130, "stopped by Ctrl-C\n")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +244,8 @@ def test_other_text_or_settings_do_not_mix_with_the_shards_that_are_there(
         ),
         (b"a b. c d." * 9, ("--part", "0", "--parts", "2"), "make it first with the command vocab"),
         (b"a b. c d." * 9, ("--vocab", "none/vocab.txt"), "no vocabulary none/vocab.txt"),
+        (b"a b. c d." * 9, ("--processes", "0"), "--processes is 0, needs to be 1 or more"),
+        (b"a b. c d." * 9, ("--sequence", "99999999"), "sequence is 99999999, needs to be below"),
         (b"a b. c d." * 9, ("--set", "copys=2"), "copys is not a setting; did you mean copies?"),
     ],
 )
@@ -194,17 +265,31 @@ def test_text_that_cannot_be_used_is_told(
 
 
 def test_odd_text_is_no_trouble(tmp_path: Path) -> None:
-    """One-line documents, a byte order mark, CRLF, a huge line, and one without a space."""
+    """One-line documents, a byte order mark, CRLF, NUL, huge lines, names that are odd."""
     (tmp_path / "one.txt").write_text("\ufeffA single line of a few words.", encoding="utf-8")
     (tmp_path / "two.txt").write_bytes(b"First line.\r\nSecond line.\r\n\r\nA third one.\r\n" * 20)
     (tmp_path / "huge.txt").write_text("many words on one line " * 20_000, encoding="utf-8")
     (tmp_path / "solid.txt").write_text("x" * 50_000, encoding="utf-8")
+    (tmp_path / "nul.txt").write_bytes(bytes(1000))
+    Path(os.fsdecode(bytes(tmp_path) + b"/\xff.txt")).write_text("A name that is no text. Fine.")
+    (tmp_path / "loop.txt").symlink_to("loop.txt")
+    (tmp_path / "self").symlink_to(".")
     output = tmp_path / "out"
     arguments = build_arguments(tmp_path, output, "--shards", "1", "--set", "held_out=0")
     assert main(arguments) == 0
     assert main(["check", str(output)]) == 0
     vocabulary = read_vocabulary(output / "vocab.txt")
     assert not [token for token in vocabulary.tokens if "\ufeff" in token or "\r" in token]
+
+
+def test_tokens_of_the_model_in_the_text_are_text(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("Use [MASK] or [SEP] here. Then [PAD] it, or [CLS].\n" * 99)
+    output = tmp_path / "out"
+    assert main(build_arguments(tmp_path / "text.txt", output, "--shards", "1")) == 0
+    vocabulary, found = read_vocabulary(output / "vocab.txt"), training(output)
+    special = [vocabulary.id_of(token) for token in (PAD, CLS, SEP, MASK)]
+    assert not np.isin(found["masked_lm_ids"][found["masked_lm_positions"] > 0], special).any()
+    assert ((found["input_ids"] == vocabulary.id_of(SEP)).sum(1) == 2).all()
 
 
 def test_the_reference_reads_our_shards_and_we_read_the_references(
@@ -223,7 +308,7 @@ def test_the_reference_reads_our_shards_and_we_read_the_references(
     assert packed.vocabulary == ""
     unpack(theirs, tmp_path / "copy.hdf5")
     rows = [5, 0, 5, plain.samples - 1]
-    found = Samples([inspect(tmp_path / "copy.hdf5")]).take(rows)
+    found = Samples([inspect(tmp_path / "copy.hdf5")], tokens=800).take(rows)
     with h5py.File(ours) as file:
         assert {key: file[key].dtype for key in KEYS} == {key: np.dtype(KEYS[key]) for key in KEYS}
         for key in KEYS:
@@ -232,7 +317,7 @@ def test_the_reference_reads_our_shards_and_we_read_the_references(
 
 def test_samples_are_found_by_their_number_across_shards(shards: Path) -> None:
     opened = [inspect(path) for path in find_shards(shards, "training")]
-    samples = Samples(opened)
+    samples = Samples(opened, tokens=800)
     whole = training(shards)
     assert len(samples) == len(whole["input_ids"]) == sum(shard.samples for shard in opened)
     rows = np.random.default_rng(0).permutation(len(samples))[:200]
@@ -253,6 +338,17 @@ def test_resharding_keeps_every_sample_in_its_order(
         assert main(["check", str(output)]) == 0
     arguments = ["reshard", str(shards), "--output", str(tmp_path / "9"), "--shards", "9999999"]
     assert f"{total} training samples cannot fill 9999999 shards" in refusal(arguments, capsys)
+    for few in ("0", "-1"):
+        arguments = ["reshard", str(shards), "--output", str(tmp_path / "9"), "--shards", few]
+        assert f"--shards is {few}, needs to be 1 or more" in refusal(arguments, capsys)
+    only = shutil.copytree(shards, tmp_path / "only")
+    for path in find_shards(only, "test"):
+        path.unlink()
+    assert main(["reshard", str(only), "--output", str(tmp_path / "2"), "--shards", "2"]) == 0
+    with h5py.File(find_shards(only, "training")[0], "r+") as file:
+        file.attrs["vocabulary_sha256"] = "0" * 64
+    arguments = ["reshard", str(only), "--output", str(tmp_path / "9"), "--shards", "2"]
+    assert "were made with several vocabularies" in refusal(arguments, capsys)
 
 
 def spoil(path: Path, key: str, value: Any) -> None:
@@ -303,6 +399,24 @@ def test_the_checker_tells_all_that_is_wrong_at_once(
     ):
         assert text in error, text
     assert re.match(r"error: \d+ problems:\n", error)
+
+
+def test_bytes_that_are_not_what_they_were_are_told(shards: Path, tmp_path: Path) -> None:
+    """Of any header, the library has an error, and often another one."""
+    whole = find_shards(shards, "training")[0].read_bytes()
+    chance, path = random.Random(0), tmp_path / "x_training_0.hdf5"
+    refused = 0
+    for _ in range(100):
+        content = bytearray(whole)
+        for _ in range(3):
+            content[chance.randrange(4096)] = chance.randrange(256)
+        path.write_bytes(content)
+        try:
+            inspect(path)
+            read_shard(path)
+        except InputError:
+            refused += 1
+    assert refused > 10
 
 
 def test_shards_of_another_vocabulary_are_told(

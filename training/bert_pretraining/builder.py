@@ -31,9 +31,10 @@ from training.bert_pretraining.vocabulary import (
     train_vocabulary,
 )
 from training.command import InputError
-from training.files import read_json, write_bytes, write_json
+from training.files import locked, read_json, write_bytes, write_json
 
 MADE_FROM = "build.json"
+LOCK = ".lock"
 LEARNT_FROM = 1 << 30  # bytes of text that are enough to learn a vocabulary
 KINDS = ("test", "training")  # in the order of writing: the last one says that the part is done
 
@@ -73,6 +74,8 @@ def build_shards(request: Request, say: Callable[[str], None]) -> None:
             f"build.predictions is {build.predictions}, needs to be below build.sequence, "
             f"{build.sequence}"
         )
+    if request.processes < 1:
+        raise InputError(f"--processes is {request.processes}, needs to be 1 or more")
     if not 0 <= request.part < request.parts:
         raise InputError(f"part {request.part} of {request.parts}: parts are counted from 0")
     corpus = find_texts(request.texts, documents=build.documents)
@@ -81,9 +84,20 @@ def build_shards(request: Request, say: Callable[[str], None]) -> None:
             f"{len(corpus.files)} files, a document each, cannot fill {build.shards} shards; make "
             "fewer, or set documents to blank-line where blank lines end the documents of a file"
         )
-    output.mkdir(parents=True, exist_ok=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {output}: {error.strerror or error}") from error
+    refusal = f"another build is writing to {output}; wait for it, or give another folder"
+    with locked(output / LOCK, refusal=refusal, shared=request.parts > 1):
+        _build(request, corpus, say)
+
+
+def _build(request: Request, corpus: Corpus, say: Callable[[str], None]) -> None:
+    """Make what is missing of this part, with no other build at it."""
+    build, output = request.build, request.output
     vocabulary = _vocabulary(request, corpus, say)
-    _check_same(output, _origin(corpus, vocabulary, build))
+    _check_same(output, _origin(corpus, vocabulary, request))
     save_tokenizer(vocabulary, output, longest=build.sequence)
     job = _Job(corpus=corpus, output=output, vocabulary=vocabulary, build=build)
     shards = [
@@ -139,10 +153,11 @@ def _vocabulary(request: Request, corpus: Corpus, say: Callable[[str], None]) ->
     return vocabulary
 
 
-def _origin(corpus: Corpus, vocabulary: Vocabulary, build: Build) -> dict[str, Any]:
+def _origin(corpus: Corpus, vocabulary: Vocabulary, request: Request) -> dict[str, Any]:
     """What the bytes of the shards follow from."""
-    facts = asdict(build)
-    del facts["vocabulary_size"], facts["lowercase"]  # the vocabulary itself says it
+    facts = asdict(request.build)
+    if request.vocab is not None:
+        del facts["vocabulary_size"], facts["lowercase"]  # they are of a vocabulary to learn
     return {"text_sha256": corpus.digest, "vocabulary_sha256": vocabulary.sha256, **facts}
 
 
@@ -152,9 +167,9 @@ def _check_same(output: Path, origin: dict[str, Any]) -> None:
     if path.is_file():
         was = read_json(path)
         if different := [
-            f"{name} was {was.get(name)!r} and is {value!r}"
+            f"{name} was {was[name]!r} and is {value!r}"
             for name, value in origin.items()
-            if was.get(name) != value
+            if name in was and was[name] != value  # of a vocabulary that was given, none is
         ]:
             raise InputError(
                 f"{output} holds shards of another build: {'; '.join(different)}; give another "
@@ -177,12 +192,17 @@ def _make_all(
     context = multiprocessing.get_context("spawn")  # not forked: the tokenizer has threads
     workers: dict[Any, Any] = {}
     try:
-        for first in range(count):
-            receiver, sender = context.Pipe(duplex=False)
-            worker = context.Process(target=_share, args=(job, shards[first::count], sender))
-            worker.start()
-            sender.close()
-            workers[receiver] = worker
+        # Inherited: Ctrl-C reaches all of the terminal's processes, and this one ends the others.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            for first in range(count):
+                receiver, sender = context.Pipe(duplex=False)
+                worker = context.Process(target=_share, args=(job, shards[first::count], sender))
+                worker.start()
+                sender.close()
+                workers[receiver] = worker
+        finally:
+            signal.signal(signal.SIGINT, before)
         while workers:
             ready: list[Any] = list(wait(list(workers)))
             for receiver in ready:
@@ -204,7 +224,6 @@ def _make_all(
 
 def _share(job: _Job, shards: Sequence[int], sender: Connection) -> None:
     """Make some shards in a process of its own."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends without a traceback
     for number in shards:
         try:
             sender.send((number, _make(job, number)))
@@ -213,12 +232,17 @@ def _share(job: _Job, shards: Sequence[int], sender: Connection) -> None:
 
 
 def _make(job: _Job, number: int) -> int | str:
-    """Make one shard of each kind; its samples, or what is wrong with its text."""
+    """Make one shard of each kind; its samples, or what is wrong with its text or the disk."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
-        documents = _tokenized(job, number)
-    except InputError as error:
+        return _written(job, number)
+    except (InputError, OSError) as error:
         return str(error)
+
+
+def _written(job: _Job, number: int) -> int | str:
+    """Write one shard of each kind; its samples, or that its text has none."""
+    documents = _tokenized(job, number)
     total = 0
     for kind in KINDS:
         found = _samples(job, number, kind, documents[kind])
@@ -238,6 +262,7 @@ def _make(job: _Job, number: int) -> int | str:
 def _tokenized(job: _Job, number: int) -> dict[str, list[list[Tokens]]]:
     """The documents of a shard as token ids, by kind: which is held out is a matter of its text."""
     tokenizer = job.vocabulary.tokenizer()
+    tokenizer._tokenizer.encode_special_tokens = True  # [SEP] in the text is text like any other
     result: dict[str, list[list[Tokens]]] = {kind: [] for kind in KINDS}
     for sentences in job.corpus.part(number, job.build.shards):
         encoded = tokenizer.encode_batch(sentences, add_special_tokens=False)

@@ -124,7 +124,9 @@ def _pretrain(options: argparse.Namespace) -> int:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise InputError("--text is for one worker; build the shards first, and give --data")
         from training.bert_pretraining.builder import Request, build_shards
+        from training.files import check_free
 
+        check_free(Path(settings.output), holds="model")
         build_shards(
             Request(
                 texts=(Path(settings.text),),

@@ -7,6 +7,7 @@ part in which it starts. So a part is the same whoever makes it, and on whatever
 
 import hashlib
 import mmap
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from training.command import InputError
+from training.files import sha256_of
 
 SUFFIXES = (".txt", ".rst", ".md")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
@@ -38,11 +40,10 @@ class Corpus:
 
     @property
     def digest(self) -> str:
-        """What tells it from another: names and sizes of the files, wherever they lie."""
-        facts = [
-            f"{path.name} {start}" for path, start in zip(self.files, self.starts[1:], strict=True)
-        ]
-        return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+        """What tells it from another: names and content of the files, wherever they lie."""
+        facts = [f"{path.name} {sha256_of(path)}" for path in self.files]
+        # The names of files are bytes, which need not be text.
+        return hashlib.sha256(os.fsencode("\n".join(facts))).hexdigest()
 
     def part(self, number: int, parts: int) -> Iterator[list[str]]:
         """The documents of one part, each as its sentences.

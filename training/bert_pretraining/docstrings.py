@@ -18,7 +18,7 @@ def write_docstrings(packages: list[str], output: Path) -> tuple[int, int]:
     """Write a file for each module that has docstrings; how many files, and bytes in all.
 
     Raises:
-        InputError: a package is not installed.
+        InputError: a package is not installed, or none has docstrings.
     """
     missing = [name for name in packages if not (name.isidentifier() and find_spec(name))]
     if missing:
@@ -33,6 +33,8 @@ def write_docstrings(packages: list[str], output: Path) -> tuple[int, int]:
                     parts = (name, *path.relative_to(root).with_suffix("").parts)
                     write_bytes(output / f"{'-'.join(parts)}.txt", content)
                     files, size = files + 1, size + len(content)
+    if not files:
+        raise InputError(f"no docstrings in {', '.join(packages)}; give larger packages")
     return files, size
 
 

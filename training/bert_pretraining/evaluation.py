@@ -10,6 +10,7 @@ import torch
 
 from training.bert_pretraining.samples import Samples
 from training.bert_pretraining.task import collate, scores
+from training.command import InputError
 from training.core.backend import Backend
 from training.core.data import EMPTY
 
@@ -85,7 +86,13 @@ def _spread(samples: Samples, most: int) -> range:
 
 
 def _masked(samples: Samples, most: int) -> Any:
-    """The ids that are to be predicted in some samples from all over."""
+    """The ids that are to be predicted in some samples from all over.
+
+    Raises:
+        InputError: there are none.
+    """
     found = samples.take(_spread(samples, most))
     there = np.logical_and.accumulate(found["masked_lm_positions"] > 0, axis=1)
+    if not there.any():
+        raise InputError("the samples have nothing to predict; check tells what is wrong with them")
     return found["masked_lm_ids"][there]

@@ -163,8 +163,18 @@ class Pretraining:
                 f"the model knows {config.vocab_size} tokens, and the vocabulary has "
                 f"{len(self._vocabulary)}; start from a model of the same vocabulary"
             )
+        elif (start := self._settings.start_from) and not self._same_vocabulary(Path(start)):
+            problems.append(
+                f"the model in {start} has another vocabulary than the shards; start from a model "
+                "of the same one"
+            )
         if problems:
             raise InputError("; ".join(problems))
+
+    def _same_vocabulary(self, start: Path) -> bool:
+        """Whether a model's vocabulary, where it lies beside it, is that of the shards."""
+        path = start / FILE
+        return not path.is_file() or read_vocabulary(path) == self._vocabulary
 
     def _facts(self) -> dict[str, Any]:
         """What the data are, for results."""

@@ -30,12 +30,17 @@ def reshard(folder: Path, output: Path, *, count: int, say: Callable[[str], None
     Raises:
         InputError: there is nothing to write, or too little for as many files.
     """
+    if count < 1:
+        raise InputError(f"--shards is {count}, needs to be 1 or more")
     kinds = {kind: [inspect(path) for path in find_shards(folder, kind)] for kind in KINDS}
     if not kinds["training"]:
         raise InputError(f"{folder} has no shard *_training_*.hdf5")
-    widths = {(one.sequence, one.predictions) for shards in kinds.values() for one in shards}
+    every = [shard for shards in kinds.values() for shard in shards]
+    widths = {(one.sequence, one.predictions) for one in every}
     if len(widths) > 1:
         raise InputError(f"the shards of {folder} have several widths: {sorted(widths)}")
+    if len({one.vocabulary for one in every}) > 1:
+        raise InputError(f"the shards of {folder} were made with several vocabularies")
     if (samples := sum(shard.samples for shard in kinds["training"])) < count:
         raise InputError(f"{samples} training samples cannot fill {count} shards")
     with staged_folder(output, holds="shards") as staging:
@@ -45,7 +50,7 @@ def reshard(folder: Path, output: Path, *, count: int, say: Callable[[str], None
                 _spread(shards, staging, kind, files)
                 say(f"{kind}: {len(shards)} shards became {files}")
         if (folder / FILE).is_file():
-            save_tokenizer(read_vocabulary(folder / FILE), staging, longest=shards[0].sequence)
+            save_tokenizer(read_vocabulary(folder / FILE), staging, longest=every[0].sequence)
 
 
 def _spread(shards: list[Shard], output: Path, kind: str, count: int) -> None:

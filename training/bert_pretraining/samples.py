@@ -1,6 +1,7 @@
 """Samples by their number, whatever shards they lie in."""
 
 import hashlib
+import os
 import resource
 import shutil
 from collections.abc import Sequence
@@ -25,9 +26,10 @@ class Samples:
 
     Args:
         shards: neither compressed nor chunked, and of one width.
+        tokens: in the vocabulary.
     """
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
+    def __init__(self, shards: Sequence[Shard], *, tokens: int) -> None:
         self._shards = shards
         self._starts = np.array(
             list(accumulate((shard.samples for shard in shards), initial=0)), dtype=np.int64
@@ -35,6 +37,13 @@ class Samples:
         self._views: dict[int, dict[str, Any]] = {}
         self.sequence = shards[0].sequence
         self.predictions = shards[0].predictions
+        self._below = {
+            "input_ids": tokens,
+            "segment_ids": 2,
+            "masked_lm_positions": self.sequence,
+            "masked_lm_ids": tokens,
+            "next_sentence_labels": 2,
+        }
         _allow_files(len(shards))
 
     def __len__(self) -> int:
@@ -42,9 +51,13 @@ class Samples:
         return int(self._starts[-1])
 
     def take(self, rows: Sequence[int]) -> dict[str, Any]:
-        """The arrays of some samples, by key, in the order of `rows`."""
+        """The arrays of some samples, by key, in the order of `rows`.
+
+        Raises:
+            InputError: a value is none that a model can take.
+        """
         numbers = np.asarray(rows, dtype=np.int64)
-        owners = np.searchsorted(self._starts, numbers, side="right") - 1
+        owners: Any = np.searchsorted(self._starts, numbers, side="right") - 1
         inside = numbers - self._starts[owners]
         found: dict[str, Any] = {}
         for owner in np.unique(owners).tolist():
@@ -54,6 +67,13 @@ class Samples:
                 if key not in found:
                     found[key] = np.empty((len(numbers), *values.shape[1:]), dtype=KEYS[key])
                 found[key][chosen] = values
+        for key, below in self._below.items():
+            bad = ((found[key] < 0) | (found[key] >= below)).reshape(len(numbers), -1).any(1)
+            if bad.any():
+                raise InputError(
+                    f"{self._shards[owners[bad.argmax()]].path} has {key} outside of 0 to "
+                    f"{below - 1}; check tells all that is wrong with the shards"
+                )
         return found
 
     def _view(self, number: int) -> dict[str, Any]:
@@ -114,14 +134,14 @@ def open_samples(
         shard if path == shard.path else inspect(path)
         for path, shard in zip(local, shards, strict=True)
     ]
-    return Samples(opened) if opened else None
+    return Samples(opened, tokens=len(vocabulary)) if opened else None
 
 
 def fingerprint(paths: Sequence[Path]) -> str:
     """What tells data from other data: names, sizes and beginnings of the shards, 64 hex digits."""
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+        digest.update(os.fsencode(path.name) + f" {path.stat().st_size}\n".encode())
         with path.open("rb") as file:
             digest.update(file.read(BEGINNING))
     return digest.hexdigest()

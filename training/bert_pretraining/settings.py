@@ -44,7 +44,7 @@ class Build:
     """
 
     vocabulary_size: int = setting("tokens to learn where no vocabulary is given", 8192, least=32)
-    sequence: int = setting("tokens a sample", 128, least=16)
+    sequence: int = setting("tokens a sample", 128, least=16, below=1 << 16)
     predictions: int = setting("most tokens to predict a sample", 20, least=1)
     masked: float = setting("share of the tokens to predict", 0.15, above=0, below=1)
     short: float = setting(

@@ -10,8 +10,9 @@ Shards that are written here are neither compressed nor chunked, so that a sampl
 place in the file. `unpack` makes such a copy of others.
 """
 
-import os
-from collections.abc import Mapping
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import h5py
 import numpy as np
 
 from training.command import InputError, first_line
+from training.files import write_bytes
 
 KEYS: dict[str, Any] = {
     "input_ids": np.int32,
@@ -102,21 +104,23 @@ def read_shard(path: Path) -> dict[str, Any]:
 
 
 def write_shard(path: Path, arrays: Arrays, *, vocabulary: str) -> None:
-    """Write a shard, whole or not at all; the same arrays give the same bytes."""
+    """Write a shard, whole or not at all; the same arrays give the same bytes.
+
+    Raises:
+        InputError: the disk does not take it.
+    """
     for left in path.parent.glob(f".{path.name}.*"):  # of a kill; one process makes a shard
         left.unlink(missing_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    content = io.BytesIO()  # whose end, unlike that of a disk, the library need not know
+    with h5py.File(content, "w") as file:
+        if vocabulary:
+            file.attrs[VOCABULARY] = vocabulary
+        for key, kind in KEYS.items():
+            file.create_dataset(key, data=np.asarray(arrays[key], dtype=kind))
     try:
-        with h5py.File(beside, "w") as file:
-            if vocabulary:
-                file.attrs[VOCABULARY] = vocabulary
-            for key, kind in KEYS.items():
-                file.create_dataset(key, data=np.asarray(arrays[key], dtype=kind))
-        with beside.open("rb") as written:
-            os.fsync(written.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+        write_bytes(path, content.getbuffer())
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def unpack(path: Path, target: Path) -> None:
@@ -126,10 +130,13 @@ def unpack(path: Path, target: Path) -> None:
     write_shard(target, read_shard(path), vocabulary=vocabulary)
 
 
-def _opened(path: Path) -> h5py.File:
+@contextmanager
+def _opened(path: Path) -> Iterator[h5py.File]:
     try:
-        return h5py.File(path, "r")
-    except OSError as error:
+        with h5py.File(path, "r") as file:
+            yield file
+    except (OSError, RuntimeError, LookupError, TypeError, ValueError) as error:
+        # The library has many words for bytes that are not what they were.
         raise InputError(
             f"{path} is no whole HDF5 file: {first_line(error)}; make it or copy it again"
         ) from error

@@ -234,7 +234,7 @@ def stage(
     try:
         facts = path.stat()
         identity = f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns}"
-        local = folder / hashlib.sha256(identity.encode()).hexdigest()[:16] / path.name
+        local = folder / hashlib.sha256(os.fsencode(identity)).hexdigest()[:16] / path.name
         if copies and not local.is_file():
             local.parent.mkdir(parents=True, exist_ok=True)
             beside = local.with_name(f".{path.name}.{os.getpid()}")

@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ from training.core.progress import Progress
 from training.core.results import SCHEMA, read_platform, run_facts
 from training.core.settings import Checkpoint, Speed, Train
 from training.core.stop import STOPPED, Stop
-from training.core.store import open_store
+from training.core.store import LOCK, open_store
 from training.files import check_free, check_schema, locked, sync_files, write_json
 
 MEASURED = ("steps.csv", "tensorboard")
+CHECKPOINTS, STOP = "checkpoints", "stop"
 
 
 class Session:
@@ -57,7 +58,7 @@ class Session:
         self._output = Path(output).resolve()
         self.work = self._output.with_name(f"{self._output.name}.run")
         check_free(self._output, holds="model")
-        self._store = open_store(checkpoint.folder or self.work / "checkpoints")
+        self._store = open_store(checkpoint.folder or self.work / CHECKPOINTS)
         self.backend = open_backend(speed.device, speed.precision)
         self.batch = cut_batch(train, workers=self.backend.workers.world)
 
@@ -71,8 +72,13 @@ class Session:
             self.work.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot write to {self.work}: {error.strerror or error}") from error
+        if (self.work / "results.json").exists():
+            raise InputError(
+                f"{self.work}, where this run would keep its state, is the output of another; give "
+                "another --output"
+            )
         refusal = f"another run is writing to {self._output}; wait for it, or give another --output"
-        with locked(self.work / "lock", refusal=refusal):
+        with locked(self.work / LOCK, refusal=refusal), self._store.alone():
             check_free(self._output, holds="model")  # a run may have ended since it was looked at
             yield
 
@@ -114,7 +120,7 @@ class Session:
                 starts=found["starts"] + 1,
             )
         if backend.first:
-            self._stop.watch(self.work / "stop")
+            self._stop.watch(self.work / STOP)
         self._steps = steps
         self._progress = Progress(shown=backend.first, start=start.step, steps=steps)
         self._introduce(about)
@@ -201,11 +207,20 @@ class Session:
                 shutil.copyfile(self.work / name, folder / name)
         sync_files(folder)
         folder.replace(self._output)
-        shutil.rmtree(self.work, ignore_errors=True)  # NFS may not remove the lock, which is open
+        self._clear()
         self.say(
             f"\ntrained {self._position.samples} samples in {self._position.seconds:.1f} s; "
             f"model and results.json are in {self._named}"
         )
+
+    def _clear(self) -> None:
+        """Remove the run's folder, but for what others have put into it."""
+        for name in (*MEASURED, CHECKPOINTS, STOP, LOCK):
+            shutil.rmtree(self.work / name, ignore_errors=True)
+            with suppress(OSError):  # NFS may not remove the lock, which is open
+                (self.work / name).unlink(missing_ok=True)
+        with suppress(OSError):  # not empty
+            self.work.rmdir()
 
     def _introduce(self, about: Sequence[str]) -> None:
         """Say what will be trained, and on what."""

@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,11 +22,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from training.command import InputError, first_line
-from training.files import sha256_of
+from training.files import locked, sha256_of
 
 STATE = "state.safetensors"
 DONE = "done.json"
 WRITING = ".writing"
+LOCK = "lock"
 CHUNK = 8 << 20
 KINDS = {
     torch.float32: "F32",
@@ -57,6 +58,9 @@ class Store(Protocol):
 
     def remove(self, step: int) -> None:
         """Forget a step."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep other runs away, where that can be done."""
 
 
 def open_store(place: str | Path) -> Store:
@@ -116,6 +120,18 @@ class FolderStore:
         folder = self._folder / _name(step)
         (folder / DONE).unlink(missing_ok=True)
         shutil.rmtree(folder)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold a lock in the folder."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = error.strerror or error
+            raise InputError(f"cannot write checkpoints to {self._folder}: {problem}") from error
+        refusal = f"another run keeps its checkpoints in {self._folder}; give another --checkpoints"
+        with locked(self._folder / LOCK, refusal=refusal):
+            yield
 
 
 class S3Store:
@@ -181,6 +197,10 @@ class S3Store:
         with self._told("remove"):
             for name in (DONE, STATE):
                 self._client.delete_object(Bucket=self._bucket, Key=self._key(step, name))
+
+    def alone(self) -> AbstractContextManager[None]:
+        """S3 has no locks."""
+        return nullcontext()
 
     def _key(self, step: int, name: str) -> str:
         return f"{self._prefix}/{_name(step)}/{name}"

@@ -102,6 +102,11 @@ def minutes_of(text: str) -> int | None:
 def problems_of(plan: Plan, *, time: str, notice: int) -> list[str]:
     """Everything about a plan that is wrong on any cluster."""
     problems = []
+    if odd := sorted(set(plan.output) & set("%\\\n")):
+        problems.append(
+            f"--output {plan.output!r} has {' '.join(map(repr, odd))}, which means something else "
+            "in Slurm's names of logs"
+        )
     if not 1 <= plan.nodes <= MOST_NODES:
         problems.append(f"--nodes is {plan.nodes}, needs to be 1 to {MOST_NODES}")
     if plan.ranks_per_node is not None and plan.ranks_per_node < 1:

@@ -20,7 +20,9 @@ def ask(*command: str, limit: float = LIMIT) -> str:
         InputError: it is not there, takes longer than `limit` seconds, or fails; with its words.
     """
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+        result = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=limit
+        )
     except FileNotFoundError:
         raise InputError(f"no {command[0]} here: run this on a node of a Slurm cluster") from None
     except subprocess.TimeoutExpired:
@@ -73,18 +75,28 @@ def ports_of(job: int, restart: int) -> tuple[int, int]:
 def in_queue(jobs: Iterable[int]) -> dict[int, str]:
     """The state of those of the jobs that wait or run."""
     wanted = set(jobs)
-    found = {}
-    for line in ask("squeue", "--noheader", "--all", "--format=%A %T").splitlines():
-        number, state = line.split()
-        if int(number) in wanted:
-            found[int(number)] = state
-    return found
+    rows = _rows("squeue", "--noheader", "--all", "--format=%T %A")
+    return {number: state for state, number in rows if number in wanted}
 
 
 def nodes_of(partition: str | None) -> tuple[str, int] | None:
     """Name and number of nodes of a partition, or of the default one; None where it is unknown."""
-    for line in ask("sinfo", "--noheader", "--format=%P %D").splitlines():
-        name, number = line.split()
+    for name, number in _rows("sinfo", "--noheader", "--format=%P %D"):
         if name.rstrip("*") == partition or (partition is None and name.endswith("*")):
-            return name.rstrip("*"), int(number)
+            return name.rstrip("*"), number
     return None
+
+
+def _rows(*command: str) -> list[tuple[str, int]]:
+    """Lines of a word and a number.
+
+    Raises:
+        InputError: the command says something else.
+    """
+    rows = []
+    for line in ask(*command).splitlines():
+        word, _, number = line.strip().rpartition(" ")
+        if not number.isdecimal():
+            raise InputError(f"{' '.join(command)} says {line!r}, and no Slurm that is known does")
+        rows.append((word, int(number)))
+    return rows

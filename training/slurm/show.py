@@ -6,7 +6,7 @@ from pathlib import Path
 
 from training.command import InputError
 from training.slurm.scheduler import ask, in_queue
-from training.slurm.status import Status, read_status
+from training.slurm.status import Status, read_jobs, read_status
 
 # What EC2 answers a cluster that asks for nodes, as ParallelCluster writes it on them.
 CODES = {
@@ -37,10 +37,9 @@ def show(folder: Path) -> str:
     Raises:
         InputError: there is no such run, or Slurm gives no answer.
     """
-    jobs = folder / "jobs"
-    if not jobs.is_file():
+    numbers = {job: name for name, job in read_jobs(folder).items()}
+    if not numbers:
         raise InputError(f"no run was submitted for {folder.with_suffix('')}")
-    numbers = {int(job): name for name, job in map(str.split, jobs.read_text().splitlines())}
     lines = []
     status = read_status(folder)
     if status is not None:

@@ -65,7 +65,7 @@ def files_below(path: Path) -> list[Path]:
 
 def local_path(path: Path, scratch: Path) -> Path:
     """Where the copy of a file or folder is on a node's own disk."""
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return own_folder(scratch) / "data" / digest / path.name
 
 

@@ -1,15 +1,17 @@
 """How a run stands, in a file that is whole at any moment: `<output>.slurm/status.json`."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from training.files import write_json
+from training.command import InputError
+from training.files import write_bytes, write_json
 
 FILE = "status.json"
+JOBS = "jobs"
 # ParallelCluster gives a replaced instance the name of the one that it replaces.
 EXCLUDED_FOR = timedelta(hours=1)
 
@@ -61,16 +63,52 @@ def stamp(later: timedelta = timedelta()) -> str:
 
 
 def read_status(folder: Path) -> Status | None:
-    """The status of a run; None before its first start."""
+    """The status of a run; None before its first start.
+
+    Raises:
+        InputError: the file is damaged, or another version has written it.
+    """
+    path = folder / FILE
     try:
-        return Status(**json.loads((folder / FILE).read_text(encoding="utf-8")))
+        return Status(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"cannot read {path}: {error}; remove it: what was trained is elsewhere"
+        ) from error
 
 
 def write_status(folder: Path, status: Status) -> None:
     """Write the status, whole or not at all."""
     write_json(folder / FILE, asdict(replace(status, updated=stamp())))
+
+
+def read_jobs(folder: Path) -> dict[str, int]:
+    """The newest jobs of a run, by what they do; empty where none was submitted.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = folder / JOBS
+    try:
+        rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+        return {name: int(number) for name, number in rows}
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise InputError(
+            f"cannot read {path}: {error}; look for jobs of this run with squeue, then remove it"
+        ) from error
+
+
+def write_jobs(folder: Path, jobs: Mapping[str, int]) -> None:
+    """Note the jobs of a run, of which a kill leaves none unknown; none has no file."""
+    if not jobs:
+        (folder / JOBS).unlink(missing_ok=True)
+        return
+    text = "".join(f"{name} {number}\n" for name, number in jobs.items())
+    write_bytes(folder / JOBS, text.encode())
 
 
 def newest_step(work: Path) -> int:

@@ -12,7 +12,7 @@ from training.core.settings import parse_assignments, read_toml
 from training.files import check_free, locked
 from training.slurm.plan import Plan, problems_of
 from training.slurm.scheduler import ask, in_queue, nodes_of
-from training.slurm.status import read_status
+from training.slurm.status import read_jobs, read_status, write_jobs
 
 HERE = Path(__file__).parent
 CODE = HERE.parents[1]
@@ -100,7 +100,7 @@ def _module_problems(module: Sequence[str]) -> list[str]:
         found = None
     if found is None:
         problems.append(f"no module {name}; give one such as training.roberta_sentiment")
-    if "--output" in arguments:
+    if any(word.partition("=")[0] == "--output" for word in arguments):
         problems.append("--output stands before the module, and is handed on to it")
     for option, value in itertools.pairwise(arguments):
         try:
@@ -131,11 +131,7 @@ def _recipe(value: str, module: ModuleSpec | None) -> Path:
 
 def _refuse_second(plan: Plan) -> None:
     """Refuse a run whose jobs still wait or run."""
-    jobs = plan.folder / "jobs"
-    known = (
-        [int(line.split()[1]) for line in jobs.read_text().splitlines()] if jobs.exists() else []
-    )
-    if queued := in_queue(known):
+    if queued := in_queue(read_jobs(plan.folder).values()):
         told = ", ".join(f"{job} ({state})" for job, state in queued.items())
         status = read_status(plan.folder)
         raise InputError(
@@ -160,6 +156,7 @@ def _chain(request: Request) -> dict[str, int]:
         arguments = (plan.python, str(CODE), plan.output, request.platform)
         jobs.append(("publish", helper, arguments))
     numbers: dict[str, int] = {}
+    before = read_jobs(plan.folder)
     try:
         for name, options, given in jobs:
             after = (f"--dependency=afterok:{[*numbers.values()][-1]}",) if numbers else ()
@@ -169,13 +166,26 @@ def _chain(request: Request) -> dict[str, int]:
                 *(f"--output={log}", f"--chdir={Path.cwd()}", *options, *after),
                 *(str(HERE / f"{name}.sbatch"), *given),
             )
-            numbers[name] = int(told.split(";")[0])
-    except InputError:
+            numbers[name] = _number(told)
+            write_jobs(plan.folder, numbers)
+    except BaseException:  # Ctrl-C too
         if numbers:
             ask("scancel", *map(str, numbers.values()))
+            write_jobs(plan.folder, before)
         raise
-    (plan.folder / "jobs").write_text("".join(f"{name} {job}\n" for name, job in numbers.items()))
     return numbers
+
+
+def _number(told: str) -> int:
+    """The job in what `sbatch --parsable` says: a number, and a cluster's name perhaps.
+
+    Raises:
+        InputError: there is none.
+    """
+    number = told.strip().partition(";")[0]
+    if not number.isdecimal():
+        raise InputError(f"sbatch says {told.strip()!r}, and no Slurm that is known does")
+    return int(number)
 
 
 def _partition(name: str | None) -> tuple[str, ...]:

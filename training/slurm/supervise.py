@@ -20,6 +20,7 @@ BAD_INPUT = 2
 POLL = 1.0
 WRITE_EVERY = 10.0
 LONGEST_BACK_OFF = 3600
+REQUEUE_TRIES = (5, 15, 30, 60, 120, None)  # seconds to wait before the next
 TIME_LIMIT = "the time limit was near"
 
 
@@ -180,12 +181,36 @@ class Start:
         self._close(reason)
         self._write(state="waiting", reason=reason)
         print(f"starting again: {reason}", flush=True)
+        try:
+            self._requeue()
+        except InputError as error:
+            return self._finish("failed", f"{reason}; {error}; submit the same run to go on", 1)
+        return STOPPED
+
+    def _requeue(self) -> None:
+        """Ask Slurm to start this job again; its controller may be away for a while itself.
+
+        Raises:
+            InputError: it will not.
+        """
         number = str(self._job.number)
-        ask("scontrol", "requeue", number)
+        for delay in REQUEUE_TRIES:
+            try:
+                ask("scontrol", "requeue", number)
+                break
+            except InputError as error:
+                if self._signals.ending:  # it had heard all the same
+                    break
+                if delay is None:
+                    raise
+                print(f"{error}; once more in {delay} s", flush=True)
+                time.sleep(delay)
         # From here on Slurm is ending this job, and takes its time for what ignores SIGTERM.
         nodes = ",".join(self._status.excluded)
-        ask("scontrol", "update", f"JobId={number}", f"ExcNodeList={nodes}")
-        return STOPPED
+        try:
+            ask("scontrol", "update", f"JobId={number}", f"ExcNodeList={nodes}")
+        except InputError as error:
+            print(f"no node is left out: {error}", flush=True)
 
     def _cancelled(self) -> int:
         """Slurm has ended this job. To requeue one that a person has cancelled would revive it."""
@@ -223,7 +248,10 @@ class Start:
             self._status,
             **({"step": step, "node_hours": round(hours, 4), "usd": usd} | changes),
         )
-        write_status(self._plan.folder, self._status)
+        try:
+            write_status(self._plan.folder, self._status)
+        except OSError as error:  # a full disk, which must not end ranks that train
+            print(f"cannot write the status: {error}", flush=True)
 
 
 def _settle(before: Status, step: int, *, again: bool = True) -> Status:
