@@ -311,6 +311,9 @@ def test_another_place_is_refused_unread(world: World, bucket: str, key: str) ->
         ({}, "names no object"),
         ({"detail": {}}, "names no object"),
         ({"detail": None}, "names no object"),
+        ({"bucket": BUCKET, "key": 7}, "names no object"),
+        ({"bucket": [BUCKET], "key": "k"}, "names no object"),
+        ({"detail": {"bucket": {"name": BUCKET}, "object": {"key": None}}}, "names no object"),
         ({"bucket": BUCKET, "key": "k", "intent": "panic"}, "allowed: roll-out, roll-back"),
     ],
 )
