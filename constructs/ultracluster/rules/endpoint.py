@@ -201,13 +201,14 @@ def vpc_has_two_zones(settings: Settings, catalog: Catalog) -> Problems:
 
 
 def capture_key_is_near(settings: Settings, catalog: Catalog) -> Problems:
-    """A KMS key works in its own region."""
+    """A KMS key works in its own region, and a role is given rights on a key, not on its alias."""
     capture = settings.endpoint.capture
     if capture is None or capture.key_arn is None:
         return
-    service, region = capture.key_arn.split(":")[2:4]
-    if service != "kms" or region != settings.aws.region:
+    _, _, service, region, _, resource = capture.key_arn.split(":", 5)
+    if service != "kms" or region != settings.aws.region or not resource.startswith("key/"):
         yield Problem(
             "endpoint.capture.key_arn",
-            f"got {capture.key_arn!r}; it should be a KMS key of {settings.aws.region}",
+            f"got {capture.key_arn!r}; it should be a KMS key of {settings.aws.region}: "
+            f"arn:aws:kms:{settings.aws.region}:ACCOUNT:key/ID",
         )
