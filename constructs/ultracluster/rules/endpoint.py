@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from shared.host import MEMORY_PER_WEIGHT, SERVER_MIB, WORKER_MIB
 from ultracluster.catalog import Catalog
 from ultracluster.rules.problem import Level, Problem, Problems, warning
 from ultracluster.serving_process import (
-    MEMORY_PER_PACKAGE,
-    SERVER_MIB,
-    WORKER_MIB,
     least_download_seconds,
     least_startup_seconds,
     most_workers,
@@ -54,7 +52,7 @@ def model_fits_into_memory(settings: Settings, catalog: Catalog) -> Problems:
         return
     most = most_workers(endpoint, instance)
     reckoned = (
-        f"{endpoint.largest_package_mib} MiB x {MEMORY_PER_PACKAGE} and {WORKER_MIB} MiB for each "
+        f"{endpoint.largest_package_mib} MiB x {MEMORY_PER_WEIGHT} and {WORKER_MIB} MiB for each "
         f"worker, {SERVER_MIB} MiB for the server, of {instance.memory_gib} GiB"
     )
     if most == 0:
