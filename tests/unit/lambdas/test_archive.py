@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,15 @@ from tests.unit.lambdas.models import GOOD_FILES, HOST, good_archive, pack, tar
 
 LAMBDAS = Path(shared.__file__).parents[1]
 CODE = GOOD_FILES["code/inference.py"]
+
+
+@pytest.fixture(autouse=True)
+def as_deep_as_in_lambda() -> Iterator[None]:
+    """Python's own limit; the interpreter of JSONata that other tests load raises it."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(limit)
 
 
 def reasons(archive: bytes, **host: Any) -> list[str]:
