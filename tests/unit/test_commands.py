@@ -52,7 +52,7 @@ def test_changes_say_when_the_account_cannot_be_read(
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     assert run("changes", "-c", "dev") == 1
-    assert "the deployed stacks cannot be read: Unable to locate credentials; log in" in (
+    assert "the deployed stacks cannot be read: unable to locate credentials; log in" in (
         capsys.readouterr().out
     )
 

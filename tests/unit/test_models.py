@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ProfileNotFound
 
 from operations.models import models, roll_back
 from shared.places import verdict_key
@@ -242,11 +242,19 @@ def test_nothing_is_done_without_a_yes(cloud: Cloud, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (NoCredentialsError(), "no AWS credentials: set AWS_PROFILE"),
-        (EndpointConnectionError(endpoint_url="https://s3"), "AWS does not answer: Could not"),
+        (NoCredentialsError(), "unable to locate credentials; log in (`aws configure`"),
+        (
+            EndpointConnectionError(endpoint_url="https://s3"),
+            "could not connect to the endpoint URL",
+        ),
         (
             refused("ListObjectsV2", "AccessDenied", "not authorized"),
             "AWS refuses ListObjectsV2: AccessDenied: not authorized",
+        ),
+        (ProfileNotFound(profile="no"), "set AWS_PROFILE to a profile of ~/.aws/config"),
+        (
+            refused("ListObjectsV2", "ExpiredToken", "the token has expired"),
+            "AWS refuses ListObjectsV2: ExpiredToken: the token has expired; renew the credentials",
         ),
         (KeyboardInterrupt(), "a roll-back that was started goes on"),
     ],
