@@ -6,6 +6,7 @@ import argparse
 import functools
 import io
 import os
+import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = _parser().parse_args(arguments)
     if NODE.exists():  # set-up puts one there when the machine's is too old for CDK
         os.environ.setdefault("JSII_NODE", str(NODE))
-    sys.exit(_run(chosen))
+    sys.exit(_status(chosen))
+
+
+def _status(chosen: argparse.Namespace) -> int:
+    """What one command ends with; 130 and 141 are what shells know as stopped and unread."""
+    try:
+        status = _run(chosen)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        if not _reader_has_gone():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return status
+
+
+def _reader_has_gone() -> bool:
+    """Whether who read the output has seen enough, as `head` has."""
+    look = select.poll()
+    look.register(sys.stdout, 0)
+    return bool(look.poll(0))
 
 
 def _run(chosen: argparse.Namespace) -> int:

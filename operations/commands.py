@@ -10,6 +10,7 @@ from pathlib import Path
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from operations.aws_errors import told
 from operations.changes import deployed_stacks, refused_changes
 from operations.deploy_policy import DeployPolicyError, deploy_policies, resource_types
 from operations.settings_reference import settings_reference
@@ -93,7 +94,7 @@ def changes(environment: str, *, show: Show = print) -> int:
         show(str(error))
         return 1
     except (BotoCoreError, ClientError) as error:
-        show(f"the deployed stacks cannot be read: {error}; log in to the account first")
+        show(f"the deployed stacks cannot be read: {told(error)}")
         return 1
     refused = refused_changes(deployed, wanted, model_url=model_url)
     for line in refused:

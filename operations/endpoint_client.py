@@ -11,16 +11,14 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from operations.aws_errors import BAD_CREDENTIALS, told
+
 # As the served code and SageMaker have them: texts and bytes of one request.
 MOST_TEXTS = 64
 MOST_BYTES = 6_291_456
 # SageMaker gives a model 60 s to answer.
 _CONFIG = Config(
     read_timeout=70, connect_timeout=10, retries={"mode": "standard", "total_max_attempts": 3}
-)
-_NO_CREDENTIALS = (
-    *("UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException"),
-    *("ExpiredToken", "ExpiredTokenException", "MissingAuthenticationToken"),
 )
 
 
@@ -55,7 +53,7 @@ class EndpointClient:
             self._session = boto3.Session(region_name=region)
             self._runtime = self._session.client("sagemaker-runtime", config=_CONFIG)
         except BotoCoreError as error:  # such as a profile that does not exist
-            raise PredictionError(_said(error)) from error
+            raise PredictionError(told(error)) from error
 
     def predict(self, texts: Sequence[str]) -> Iterator[Prediction]:
         """Labels in the order of the texts, in as many requests as they need.
@@ -78,7 +76,7 @@ class EndpointClient:
         except ClientError as error:
             raise PredictionError(self._why(error)) from error
         except BotoCoreError as error:
-            raise PredictionError(_said(error)) from error
+            raise PredictionError(told(error)) from error
         try:
             answers = [(item["label"], float(item["score"])) for item in json.loads(content)]
             return [
@@ -104,7 +102,7 @@ class EndpointClient:
                 f"the model fails with {said}; read its log: aws logs tail "
                 f"/aws/sagemaker/Endpoints/{self._endpoint} --region {self._region}"
             )
-        if code in _NO_CREDENTIALS:
+        if code in BAD_CREDENTIALS:
             return f"AWS does not know these credentials ({code}: {message}); renew them"
         if code.startswith("AccessDenied"):
             return f"{message}; allow it to the role or user that asks"
@@ -178,16 +176,3 @@ def in_requests(texts: Sequence[str]) -> Iterator[list[str]]:
 
 def _body(texts: Sequence[str]) -> bytes:
     return json.dumps({"inputs": list(texts)}).encode()
-
-
-def _said(error: BotoCoreError) -> str:
-    """Botocore's own words, and what to do where it lacks credentials or a network."""
-    match type(error).__name__:
-        case "NoCredentialsError" | "PartialCredentialsError" | "CredentialRetrievalError":
-            advice = "; log in (`aws configure`, `aws sso login`) or set AWS_PROFILE"
-        case "EndpointConnectionError" | "ConnectTimeoutError":
-            advice = "; check the network and the region"
-        case _:
-            advice = ""
-    text = str(error)
-    return f"{text[:1].lower()}{text[1:]}{advice}"

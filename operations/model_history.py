@@ -114,13 +114,20 @@ def history(
             place=place,
             published=published,
             manifest=_manifest(s3, place),
-            verdict=verdict.read(s3, bucket, place.digest) or {},
+            verdict=_verdict(s3, place),
             serves=place == served,
         )
 
     with ThreadPoolExecutor(_READERS) as pool:
         models = sorted(pool.map(read, found), key=lambda model: model.published, reverse=True)
     return History(models=tuple(models), served_url=served_url)
+
+
+def _verdict(s3: Any, place: Place) -> dict[str, Any]:
+    try:
+        return verdict.read(s3, place.bucket, place.digest) or {}
+    except verdict.VerdictProblem as error:
+        return {"outcome": "unreadable", "problems": [str(error)]}
 
 
 def _manifest(s3: Any, place: Place) -> Manifest | None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError
 
+from operations.aws_errors import told
 from operations.model_history import History, Model, history
 from operations.roll_back import RollBackRefused, choose, start, wait
 from shared.stack import StackProblem
@@ -119,15 +120,10 @@ def _with_account(
         settings = load_environment(environment, CONFIG).settings
         made = client or boto3.Session(region_name=settings.aws.region).client
         return run(Account(settings=settings, client=made))
-    except NoCredentialsError:
-        show("no AWS credentials: set AWS_PROFILE, or run `aws sso login` or `aws configure`")
-    except ClientError as error:
-        told = error.response["Error"]
-        show(f"AWS refuses {error.operation_name}: {told.get('Code')}: {told.get('Message')}")
+    except (BotoCoreError, ClientError) as error:
+        show(told(error))
     except (SettingsError, StackProblem, RollBackRefused) as error:
         show(str(error))
-    except BotoCoreError as error:
-        show(f"AWS does not answer: {error}")
     except KeyboardInterrupt:
         show("\nstopped; a roll-back that was started goes on")
         return 130

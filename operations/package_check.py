@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -58,7 +57,7 @@ def _held_against(environment: str | None) -> tuple[Host | None, float]:
         return None, 0.0
     loaded = load_environment(environment, CONFIG)
     host = serving_host(loaded.settings, loaded.catalog)
-    return Host(**dataclasses.asdict(host)), loaded.settings.delivery.minimum_macro_f1
+    return host, loaded.settings.delivery.minimum_macro_f1
 
 
 def _manifest_of(file: Path) -> Path:

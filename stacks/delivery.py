@@ -8,12 +8,12 @@ from typing import Any
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
+from shared.host import Host
 from stacks.endpoint import EndpointStack
 from stacks.storage import StorageStack
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
 from ultracluster.retention import log_retention, removal_policy
-from ultracluster.serving_host import ServingHost
 from ultracluster.settings import Settings
 
 
@@ -28,7 +28,7 @@ class DeliveryStack(Stack):
         settings: Settings,
         storage: StorageStack,
         endpoint: EndpointStack,
-        host: ServingHost,
+        host: Host,
         code: Path,
         **kwargs: Any,
     ) -> None:

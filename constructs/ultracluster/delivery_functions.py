@@ -13,8 +13,9 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from shared.host import Host
 from ultracluster.reasons import accept
-from ultracluster.serving_host import ServingHost
+from ultracluster.serving_host import host_environment
 from ultracluster.serving_metrics import METRICS_NAMESPACE
 
 _NOT_ASSETS = ["**/__pycache__", "**/*.pyc", "**/.*"]
@@ -29,7 +30,7 @@ class Gate:
         minimum_macro_f1: on the model's own evaluation set, 0 to 1.
     """
 
-    host: ServingHost
+    host: Host
     minimum_macro_f1: float
 
 
@@ -116,7 +117,7 @@ class DeliveryFunctions(Construct):
                 **self._endpoint,
                 "MODEL_NAME": model_name,
                 "MINIMUM_MACRO_F1": str(gate.minimum_macro_f1),
-                **gate.host.environment(),
+                **host_environment(gate.host),
             },
         )
         bucket.grant_read(function, self._models)

@@ -72,7 +72,6 @@ class EndpointServiceRole(iam.Role):
             *(f"Resource::...:stack/{name}/*" for name in named_stacks),
             "Resource::...:parameter/cdk-bootstrap/*",
             "Resource::...:scalable-target/*",
-            f"Resource::...:role/aws-service-role/{_SCALING_SERVICE}/*",
             f"Resource::...:alarm:TargetTracking-endpoint/{endpoint_name}/*",
             f"Resource::...:alarm:{endpoint_name}-*",
             "Resource::*",
@@ -104,6 +103,12 @@ class EndpointServiceRole(iam.Role):
                 "application-autoscaling:DescribeScalingPolicies",
             ],
             ["*"],
+        )
+        # Auto scaling registers no target whose caller could not scale it.
+        # https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-prerequisites.html
+        self._allow(
+            ["sagemaker:UpdateEndpointWeightsAndCapacities"],
+            self._arns("sagemaker", f"endpoint/{endpoint_name}"),
         )
         self._allow(
             ["iam:CreateServiceLinkedRole"],

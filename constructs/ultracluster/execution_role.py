@@ -56,8 +56,12 @@ class ExecutionRole(iam.Role):
         self.needed = [
             models.grant_read(self, f"models/{model_name}/*"),
             repository.grant_pull(self),
-            # Not CreateLogGroup: a late line would bring the group back without its retention.
-            log_group.grant_write(self),
+            # What the guide asks for but CreateLogGroup: a late line would bring the group back,
+            # without its retention.
+            # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html
+            log_group.grant(
+                self, "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"
+            ),
             self._allow("cloudwatch:PutMetricData"),
         ]
         accept(

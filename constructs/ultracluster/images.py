@@ -11,8 +11,11 @@ from ultracluster.catalog import Catalog, ServingImage
 from ultracluster.settings import Settings
 
 URI = re.compile(
+    r"(?=.{1,255}$)"  # no longer one fits into SageMaker's ContainerDefinition
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?"
-    r"/(?P<repository>[a-z0-9][a-z0-9._/-]*)(:(?P<tag>[\w.-]{1,128})|@sha256:[0-9a-f]{64})"
+    r"/(?P<repository>[a-z0-9]+([._/-]+[a-z0-9]+)*)"
+    r"(:(?P<tag>\w[\w.-]{0,127})|@sha256:[0-9a-f]{64})",
+    re.ASCII,
 )
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.host import MEMORY_PER_WEIGHT, SERVER_MIB, WORKER_MIB
 from ultracluster.catalog import ServingInstance
 from ultracluster.settings import Endpoint
 
-# Measured with TorchServe 0.12 and roberta-base, a package of 461 MB: 442 MB for the server and its
-# parent, 727 MB a worker; a quarter of the weights more for a request.
-SERVER_MIB = 512
-WORKER_MIB = 256
-MEMORY_PER_PACKAGE = 1.25
 # Fewer threads than this leave a vCPU idle while a worker tokenizes; more gain little on one text.
 VCPUS_PER_WORKER = 4
 
@@ -71,7 +67,7 @@ def serving_process(settings: Endpoint, instance: ServingInstance) -> ServingPro
 def most_workers(settings: Endpoint, instance: ServingInstance) -> int:
     """Workers whose models fit into the instance's memory beside the server; 0 where none does."""
     free = instance.memory_gib * 1024 - SERVER_MIB
-    return max(0, int(free // (settings.largest_package_mib * MEMORY_PER_PACKAGE + WORKER_MIB)))
+    return max(0, int(free // (settings.largest_package_mib * MEMORY_PER_WEIGHT + WORKER_MIB)))
 
 
 def least_download_seconds(settings: Endpoint) -> int:

@@ -50,12 +50,12 @@ def _difference(content: bytes, smoke: Sequence[Smoke]) -> str | None:
     try:
         answers: list[Any] = json.loads(content)
         labels = [answer["label"] for answer in answers]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return f"the model's answer is no list of labels: {content[:200]!r}"
     if len(labels) != len(smoke):
         return f"the model gave {len(labels)} labels for {len(smoke)} texts"
     wrong = [
-        f"smoke[{index}]: got {label!r}, the manifest says {item.label!r}"
+        f"smoke[{index}]: got {label!r:.200}, the manifest says {item.label!r}"
         for index, (label, item) in enumerate(zip(labels, smoke, strict=True))
         if label != item.label
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import tarfile
 import zlib
-from typing import IO, cast
+from typing import IO, NoReturn, Self, cast
 
 from shared.contents import Contents
 from shared.host import DISK_GIB, GIB, Host
@@ -53,6 +53,7 @@ def check(stream: IO[bytes], host: Host | None = None) -> list[Problem]:
         ) as archive:
             while (member := archive.next()) is not None:
                 count += 1
+                content.make_room(member.size)
                 if count > MAXIMUM_MEMBERS:
                     raise _Unreadable(
                         "archive-too-large", f"the archive has more than {MAXIMUM_MEMBERS} members"
@@ -72,6 +73,10 @@ def check(stream: IO[bytes], host: Host | None = None) -> list[Problem]:
             ]
         return [Problem(reason="archive-not-tar", message=f"inside the gzip is no tar: {error}")]
     return list(contents.problems())
+
+
+def _damaged(message: str) -> _Unreadable:
+    return _Unreadable("archive-corrupt", message)
 
 
 class _Content:
@@ -97,17 +102,21 @@ class _Content:
                     "archive-not-gzip",
                     f"the archive starts with {self._source.head[:2]!r}, a gzip with b'\\x1f\\x8b'",
                 ) from None
-            raise _Unreadable("archive-corrupt", f"the gzip is damaged: {error}") from None
+            raise _damaged(f"the gzip is damaged: {error}") from None
         if not self._source.bytes:
             raise _Unreadable("archive-empty", "the archive has no bytes")
+        self.make_room(len(data))
         self._unpacked += len(data)
-        if self._unpacked > self._room_gib * GIB:
+        return data
+
+    def make_room(self, size: int) -> None:
+        """Refuse what is larger than the volume: tarfile would skip a claimed size for ever."""
+        if self._unpacked + size > self._room_gib * GIB:
             raise _Unreadable(
                 "instance-disk",
                 f"the archive unpacks to more than {self._room_gib} GiB, which the instance's "
                 "volume holds",
             )
-        return data
 
     def drain(self) -> None:
         """Read to the end, where the gzip's checksum is."""
@@ -131,11 +140,27 @@ class _Source:
 
 
 class _BoundedHeader(tarfile.TarInfo):
-    """A header whose extension records are small: tarfile reads those into memory."""
+    """A header that tarfile may trust: it takes numbers as they are, and reads what they claim."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:
+        """Read one, with its extensions, along which tarfile recurses."""
+        try:
+            return super().fromtarfile(tarfile)
+        except (ValueError, OverflowError, RecursionError):
+            raise _damaged("a tar header is damaged") from None
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _BoundedHeader:
         header = super().frombuf(buf, encoding, errors)
         if header.type in _EXTENDED and header.size > _MAXIMUM_HEADER_BYTES:
-            raise _Unreadable("archive-corrupt", f"a tar header claims {header.size} bytes")
+            raise _damaged(f"a tar header claims {header.size} bytes")
         return header
+
+    def _refuse_sparse(self, *_: object) -> NoReturn:
+        """Of a sparse file, tarfile reads a map without a bound, before anybody sees the member."""
+        raise _Unreadable("archive-device", "the archive has a sparse file; pack it as a plain one")
+
+    # How tarfile names its readers of the four formats of sparse files.
+    _proc_sparse = _refuse_sparse
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse

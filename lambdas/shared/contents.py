@@ -64,7 +64,7 @@ class Contents:
             self._fault("archive-unsafe-name", name)
         elif member.issym() or member.islnk():
             self._fault("archive-link", name)
-        elif not (member.isreg() or member.isdir()) or member.issparse():
+        elif not (member.isreg() or member.isdir()):
             self._fault("archive-device", name)
         elif parts:
             if len(parts) > 1 or member.isdir():
@@ -82,6 +82,7 @@ class Contents:
     ) -> None:
         if path in self._files:
             self._fault("archive-twice", path)
+            return
         self._files.add(path)
         if (inner := "/".join(parts[1:])) in REQUIRED:
             self._nested.add(inner)
@@ -181,12 +182,10 @@ class Contents:
             )
         host = self._host
         if host and self._platforms and host.platform not in self._platforms:
+            found = ", ".join(sorted(self._platforms)[:_SHOWN])
             yield Problem(
                 reason="instance-architecture",
-                message=(
-                    f"{VENDOR} is for {', '.join(sorted(self._platforms))}, "
-                    f"{host.instance} needs {host.platform}"
-                ),
+                message=f"{VENDOR} is for {found}, {host.instance} needs {host.platform}",
             )
 
     def faults(self) -> Iterator[Problem]:

@@ -19,6 +19,9 @@ from shared.problem import Problem
 MAXIMUM_BYTES = 256 * 1024
 """No honest manifest is larger; a function must not read a large object into memory."""
 
+_SHOWN = 50
+"""Problems of one manifest that are told."""
+
 _SCHEMA: dict[str, Any] = json.loads(
     Path(__file__).with_name("manifest.schema.json").read_text(encoding="utf-8")
 )
@@ -78,12 +81,16 @@ def parse(content: bytes) -> Manifest:
         raise ManifestProblem([_problem(f"the manifest has more than {MAXIMUM_BYTES} bytes")])
     try:
         value = json.loads(content, parse_constant=_refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()  # halves of surrogate pairs are no text
     except (ValueError, RecursionError) as error:
         raise ManifestProblem([_problem(f"the manifest is not JSON: {error}")]) from None
     if other := _other_version(value):
         raise ManifestProblem([other])
     if messages := list(problems_of(value, _SCHEMA)) or list(_cross_check(value)):
-        raise ManifestProblem([_problem(message) for message in messages])
+        # A state machine carries 256 KiB, and ends without a word on more.
+        more = len(messages) - _SHOWN
+        told = [*messages[:_SHOWN], f"and {more} more"] if more > 0 else messages
+        raise ManifestProblem([_problem(message) for message in told])
     return Manifest(
         model_name=value["model_name"],
         created=_moment(value["created"]),
@@ -183,7 +190,7 @@ def _cross_check(value: dict[str, Any]) -> Iterator[str]:
         if item["label"] not in value["labels"]:
             yield (
                 f"smoke[{index}].label: got {item['label']!r}, "
-                f"allowed: {', '.join(value['labels'])}"
+                f"allowed: {', '.join(value['labels'])[:200]}"
             )
 
 

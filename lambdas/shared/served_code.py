@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from shared.layout import ENTRY_POINT, HANDLERS
 from shared.problem import Problem
 
+_SHOWN = 200
+
 
 def check(source: bytes) -> Iterator[Problem]:
     """Whether the code defines what the serving toolkit calls.
@@ -18,20 +20,18 @@ def check(source: bytes) -> Iterator[Problem]:
     """
     try:
         tree = ast.parse(source)
+        names = set(_bound(tree.body))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-        yield Problem(
-            reason="archive-code",
-            message=f"{python} cannot read {ENTRY_POINT}: {error or type(error).__name__}",
-        )
+        said = str(error)[:_SHOWN] or type(error).__name__
+        yield Problem(reason="archive-code", message=f"{python} cannot read {ENTRY_POINT}: {said}")
         return
-    names = set(_bound(tree.body))
     if "*" in names or any(names.issuperset(handlers) for handlers in HANDLERS):
         return
     wanted = HANDLERS["transform_fn" in names]
     missing = [name for name in wanted if name not in names]
     functions = sorted(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
-    others = [name for name in functions if name not in wanted]
+    others = [name[:_SHOWN] for name in functions if name not in wanted]
     has = f"; it defines {', '.join(others[:5])}" if others else ""
     yield Problem(
         reason="archive-handlers",

@@ -8,11 +8,32 @@ from typing import Any
 from shared.objects import read_small
 from shared.places import verdict_key
 
+_NEEDED = {"outcome", "final", "problems", "announcement", "execution"}
+
+
+class VerdictProblem(Exception):
+    """An object in the place of a verdict that somebody else has put there."""
+
 
 def read(s3: Any, bucket: str, digest: str) -> dict[str, Any] | None:
-    """The verdict on a digest, None while there is none."""
+    """The verdict on a digest, None while there is none.
+
+    Raises:
+        VerdictProblem: what lies there is none.
+    """
     content = read_small(s3, bucket, verdict_key(digest))
-    return None if content is None else dict(json.loads(content[0]))
+    if content is None:
+        return None
+    try:
+        verdict = json.loads(content[0])
+    except (ValueError, RecursionError):
+        verdict = None
+    if not isinstance(verdict, dict) or not verdict.keys() >= _NEEDED:
+        raise VerdictProblem(
+            f"s3://{bucket}/{verdict_key(digest)} is no verdict; delete it, then announce the "
+            "model again"
+        )
+    return verdict
 
 
 def write(s3: Any, bucket: str, digest: str, verdict: dict[str, Any]) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from shared.layout import MAXIMUM_WEIGHTS_HEADER, WEIGHTS
 from shared.problem import Problem
@@ -47,22 +46,43 @@ def read_weights(stream: IO[bytes], size: int) -> Weights:
     if length > MAXIMUM_WEIGHTS_HEADER:
         raise NoWeights(f"its table has {length} bytes, allowed: {MAXIMUM_WEIGHTS_HEADER}")
     bf16 = as_fp32 = 0
-    end = 0
+    spans = []
     try:
         table = json.loads(stream.read(length))
         for name, tensor in table.items():
             if name == "__metadata__":
                 continue
             kind = tensor["dtype"]
-            start, stop = tensor["data_offsets"]
-            elements = math.prod(tensor["shape"])
+            start, stop = map(_whole, tensor["data_offsets"])
+            elements = _elements(tensor["shape"], size)
             if stop - start != elements * _BYTES[kind]:
-                raise NoWeights(f"{name[:100]}: {stop - start} bytes for {elements} of {kind}")
+                raise NoWeights(f"{name[:100]!r}: {stop - start} bytes for {elements} of {kind}")
             bf16 += kind == "BF16"
             as_fp32 += elements * 4 if kind.startswith(("F", "BF")) else stop - start
-            end = max(end, stop)
+            spans.append((start, stop))
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
         raise NoWeights("its table is not in the safetensors format") from None
+    end = 0
+    for start, stop in sorted(spans):
+        if start != end:
+            raise NoWeights(f"a tensor starts at byte {start}, the one before it ends at {end}")
+        end = stop
     if _LENGTH + length + end != size:
         raise NoWeights(f"{size} bytes, its table says {_LENGTH + length + end}")
     return Weights(bf16=bf16, bytes_as_fp32=as_fp32)
+
+
+def _elements(shape: list[Any], most: int) -> int:
+    """How many elements a tensor has; the product is not made where it is larger than the file."""
+    count = 1
+    for length in shape:
+        count *= _whole(length)
+        if count > most:
+            raise ValueError(f"more than {most}")
+    return count
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no length")
+    return value

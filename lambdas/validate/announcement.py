@@ -42,6 +42,8 @@ def announcement_of(event: dict[str, Any]) -> Announcement:
         else:
             bucket, announced = event["bucket"], {"key": event["key"]}
         key = announced["key"]
+        if not (isinstance(bucket, str) and isinstance(key, str)):
+            raise TypeError("no names")
     except (KeyError, TypeError):
         raise AnnouncementProblem(
             "the input names no object; allowed: an S3 event of EventBridge, "

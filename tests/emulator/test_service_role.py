@@ -208,6 +208,12 @@ def _needs_of_scaling(call: dict[str, Any]) -> Iterator[Need]:
     )
     if call["operation"] == "RegisterScalableTarget":
         assert "RoleARN" not in request
+        # https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-prerequisites.html
+        endpoint = request["ResourceId"].rpartition("/variant/")[0]
+        yield Need(
+            action="sagemaker:UpdateEndpointWeightsAndCapacities",
+            resource=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{endpoint}",
+        )
         role = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
         yield Need(
             action="iam:CreateServiceLinkedRole",

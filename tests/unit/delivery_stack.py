@@ -15,15 +15,15 @@ import aws_cdk as cdk
 from aws_cdk import assertions
 from aws_cdk import aws_s3 as s3
 
+from shared.host import Host
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
-from ultracluster.serving_host import ServingHost
 
 LAMBDAS = Path(__file__).parents[2] / "lambdas"
 FUNCTIONS = ("validate", "roll_out", "settle", "record")
 BUCKET = "models-of-the-test"
 ENDPOINT_STACK = "ultracluster-test-endpoint"
-HOST = ServingHost(
+HOST = Host(
     instance="ml.c7g.4xlarge",
     torch="2.6.0",
     python="3.12",

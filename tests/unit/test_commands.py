@@ -5,6 +5,8 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,7 +52,7 @@ def test_changes_say_when_the_account_cannot_be_read(
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     assert run("changes", "-c", "dev") == 1
-    assert "the deployed stacks cannot be read: Unable to locate credentials; log in" in (
+    assert "the deployed stacks cannot be read: unable to locate credentials; log in" in (
         capsys.readouterr().out
     )
 
@@ -156,3 +158,26 @@ def test_an_unknown_type_is_named() -> None:
     with pytest.raises(DeployPolicyError) as caught:
         deploy_policies(["AWS::EC2::VPC", "AWS::X::Y"], settings, account=ACCOUNT)
     assert "no rights are known for AWS::X::Y; add a row to deploy_rights.toml" in str(caught.value)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = [sys.executable, "-m", "operations.cli", "settings"]
+    path = os.pathsep.join(str(ROOT / folder) for folder in ("", "constructs", "lambdas"))
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (141, b"")
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("operations.commands.settings", stopped)
+    assert run("settings") == 130

@@ -263,6 +263,7 @@ def test_what_is_not_asked_for_is_not_there(synthesized: Get) -> None:
     assert "DataCaptureConfig" not in properties(environment, "AWS::SageMaker::EndpointConfig")
     rights = granted(environment)
     assert not any(right.startswith(("ec2:", "s3:Put", "kms:")) for right in rights)
+    assert {"logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"} <= set(rights)
     # A late line would bring the log group back, without its retention.
     assert "logs:CreateLogGroup" not in rights
 

@@ -63,6 +63,10 @@ def image(uri: str, *, torch: str = "2.6.0", python: str = "3.12") -> str:
             "python: got '3.11'; the image has 3.12",
         ),
         (image("pytorch:latest"), "uri: got 'pytorch:latest'; allowed: ACCOUNT.dkr.ecr"),
+        (image(f"{AWS_IMAGES}/{'r' * 256}:1"), "allowed: ACCOUNT.dkr.ecr"),
+        (image(f"{AWS_IMAGES}/own/:1"), "allowed: ACCOUNT.dkr.ecr"),
+        (image(f"{AWS_IMAGES}/own:-1"), "allowed: ACCOUNT.dkr.ecr"),
+        (image(f"{AWS_IMAGES}/own:é"), "allowed: ACCOUNT.dkr.ecr"),
         (
             image("111122223333.dkr.ecr.eu-west-1.amazonaws.com/own:1"),
             "got an image of eu-west-1; the endpoint pulls from us-west-2",
@@ -146,6 +150,10 @@ def image(uri: str, *, torch: str = "2.6.0", python: str = "3.12") -> str:
             "[endpoint]\nvpc = true\n",
             "network.second_az_id: missing; endpoint.vpc needs a private subnet in a second zone",
             marks=pytest.mark.case("M22"),
+        ),
+        (
+            '[endpoint.capture]\nkey_arn = "arn:aws:kms:us-west-2:111122223333:alias/data"\n',
+            "key_arn: got 'arn:aws:kms:us-west-2.*:key/ID",
         ),
         (
             '[endpoint.capture]\nkey_arn = "arn:aws:kms:eu-west-1:111122223333:key/1"\n',

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ProfileNotFound
 
 from operations.models import models, roll_back
 from shared.places import verdict_key
@@ -88,7 +88,8 @@ class Cloud:
 
     def judge(self, model: Published, outcome: str, **more: Any) -> None:
         verdict = {"outcome": outcome, "final": False, "problems": [], "reason": outcome}
-        body = {**verdict, "recorded": "2026-11-02T03:04:05Z", "previous_model_url": "none", **more}
+        verdict |= {"announcement": "", "execution": "", "previous_model_url": "none"}
+        body = {**verdict, "recorded": "2026-11-02T03:04:05Z", **more}
         self.s3.store(BUCKET, verdict_key(model.digest), json.dumps(body).encode())
 
     def serve(self, model: Published, **more: Any) -> None:
@@ -117,6 +118,15 @@ class Cloud:
 @pytest.fixture
 def cloud() -> Cloud:
     return Cloud()
+
+
+def test_what_is_no_verdict_keeps_no_other_model_from_the_list(cloud: Cloud) -> None:
+    good, bad = cloud.publish("good"), cloud.publish("bad")
+    cloud.serve(good)
+    cloud.s3.store(BUCKET, verdict_key(bad.digest), b"by hand")
+    assert cloud.models() == 0
+    assert f"{verdict_key(bad.digest)} is no verdict; delete it" in cloud.said
+    assert "serving" in cloud.said
 
 
 def test_every_model_is_listed_with_what_became_of_it(cloud: Cloud) -> None:
@@ -232,11 +242,19 @@ def test_nothing_is_done_without_a_yes(cloud: Cloud, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (NoCredentialsError(), "no AWS credentials: set AWS_PROFILE"),
-        (EndpointConnectionError(endpoint_url="https://s3"), "AWS does not answer: Could not"),
+        (NoCredentialsError(), "unable to locate credentials; log in (`aws configure`"),
+        (
+            EndpointConnectionError(endpoint_url="https://s3"),
+            "could not connect to the endpoint URL",
+        ),
         (
             refused("ListObjectsV2", "AccessDenied", "not authorized"),
             "AWS refuses ListObjectsV2: AccessDenied: not authorized",
+        ),
+        (ProfileNotFound(profile="no"), "set AWS_PROFILE to a profile of ~/.aws/config"),
+        (
+            refused("ListObjectsV2", "ExpiredToken", "the token has expired"),
+            "AWS refuses ListObjectsV2: ExpiredToken: the token has expired; renew the credentials",
         ),
         (KeyboardInterrupt(), "a roll-back that was started goes on"),
     ],

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from shared.host import MEMORY_PER_WEIGHT, SERVER_MIB, WORKER_MIB
 from ultracluster.catalog import Catalog
 from ultracluster.rules.problem import Level, Problem, Problems, warning
 from ultracluster.serving_process import (
-    MEMORY_PER_PACKAGE,
-    SERVER_MIB,
-    WORKER_MIB,
     least_download_seconds,
     least_startup_seconds,
     most_workers,
@@ -54,7 +52,7 @@ def model_fits_into_memory(settings: Settings, catalog: Catalog) -> Problems:
         return
     most = most_workers(endpoint, instance)
     reckoned = (
-        f"{endpoint.largest_package_mib} MiB x {MEMORY_PER_PACKAGE} and {WORKER_MIB} MiB for each "
+        f"{endpoint.largest_package_mib} MiB x {MEMORY_PER_WEIGHT} and {WORKER_MIB} MiB for each "
         f"worker, {SERVER_MIB} MiB for the server, of {instance.memory_gib} GiB"
     )
     if most == 0:
@@ -201,13 +199,14 @@ def vpc_has_two_zones(settings: Settings, catalog: Catalog) -> Problems:
 
 
 def capture_key_is_near(settings: Settings, catalog: Catalog) -> Problems:
-    """A KMS key works in its own region."""
+    """A KMS key works in its own region, and a role is given rights on a key, not on its alias."""
     capture = settings.endpoint.capture
     if capture is None or capture.key_arn is None:
         return
-    service, region = capture.key_arn.split(":")[2:4]
-    if service != "kms" or region != settings.aws.region:
+    _, _, service, region, _, resource = capture.key_arn.split(":", 5)
+    if service != "kms" or region != settings.aws.region or not resource.startswith("key/"):
         yield Problem(
             "endpoint.capture.key_arn",
-            f"got {capture.key_arn!r}; it should be a KMS key of {settings.aws.region}",
+            f"got {capture.key_arn!r}; it should be a KMS key of {settings.aws.region}: "
+            f"arn:aws:kms:{settings.aws.region}:ACCOUNT:key/ID",
         )

@@ -1,12 +1,14 @@
 import dataclasses
 import gzip
 import io
+import json
 import os
 import re
 import subprocess
 import sys
 import tarfile
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,15 @@ from tests.unit.lambdas.models import GOOD_FILES, HOST, good_archive, pack, tar
 
 LAMBDAS = Path(shared.__file__).parents[1]
 CODE = GOOD_FILES["code/inference.py"]
+
+
+@pytest.fixture(autouse=True)
+def as_deep_as_in_lambda() -> Iterator[None]:
+    """Python's own limit; the interpreter of JSONata that other tests load raises it."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(limit)
 
 
 def reasons(archive: bytes, **host: Any) -> list[str]:
@@ -92,6 +103,10 @@ def test_folders_and_vendored_wheels_are_fine() -> None:
         (pack({**GOOD_FILES, "code/inference.py": b"-" * 99_999 + b"1"}), "archive-code"),
         (pack({**GOOD_FILES, "code/inference.py": b"x" + b".x" * 99_999}), "archive-code"),
         (pack({**GOOD_FILES, "code/inference.py": b"#" * 300_000}), "archive-code"),
+        (
+            pack({**GOOD_FILES, "code/inference.py": b"if 1: 2\n" + b"elif 1: 2\n" * 1500}),
+            "archive-code",
+        ),
         (pack({**GOOD_FILES, "model.safetensors": b"weights"}), "archive-weights"),
         (pack({**GOOD_FILES, "model.safetensors": b""}), "archive-weights"),
         (pack({f"m/{n}": d for n, d in GOOD_FILES.items()}), "archive-extra-root-folder"),
@@ -140,6 +155,65 @@ def test_a_header_that_claims_gigabytes_is_refused_before_it_is_read() -> None:
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 4 * 1024**3
     assert reasons(gzip.compress(header.tobuf() + bytes(4096))) == ["archive-corrupt"]
+
+
+def header(kind: bytes, size: int) -> bytes:
+    block = tarfile.TarInfo("x")
+    block.type, block.size = kind, size
+    return block.tobuf(format=tarfile.GNU_FORMAT)
+
+
+def extended(records: bytes) -> bytes:
+    """A member of no bytes behind a pax header with these records."""
+    padding = bytes(-len(records) % 512)
+    return header(tarfile.XHDTYPE, len(records)) + records + padding + header(b"0", 0)
+
+
+def pax(**record: str) -> bytes:
+    maker = tarfile.TarInfo("x")
+    maker.pax_headers = {name.replace("_", "."): value for name, value in record.items()}
+    return maker.tobuf(format=tarfile.PAX_FORMAT)
+
+
+def endless_sparse_map() -> bytes:
+    block = bytearray(header(tarfile.GNUTYPE_SPARSE, 0))
+    block[482] = 1  # the map goes on in the next block
+    total = sum(block[:148]) + sum(block[156:]) + 8 * ord(" ")
+    block[148:156] = b"%06o\0 " % total
+    return bytes(block) + (b"00000000001\0" * 42 + b"\1" + bytes(7)) * 20_000
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        (header(tarfile.XGLTYPE, 0) * 2000 + header(b"0", 0), "archive-corrupt"),
+        (extended(b"9" * 30 + b" a=b\n"), "archive-corrupt"),
+        (extended(b"9" * 5000 + b" a=b\n"), "archive-corrupt"),
+        (pax(GNU_sparse_size="a"), "archive-device"),
+        (pax(GNU_sparse_map="a,b"), "archive-device"),
+        (pax(GNU_sparse_major="1", GNU_sparse_minor="0") + b"9" * 9000, "archive-device"),
+        (endless_sparse_map(), "archive-device"),
+        (pax(size="9" * 30), "instance-disk"),
+        (header(b"0", 2**80), "instance-disk"),
+        (header(b"0", -(2**80)), "archive-truncated"),
+        (pax(size="-1024"), "archive-truncated"),
+    ],
+)
+def test_headers_with_absurd_numbers_are_refused_at_once(headers: bytes, reason: str) -> None:
+    assert reason in reasons(gzip.compress(headers + bytes(2048)))
+
+
+def test_thousands_of_faults_make_a_short_report() -> None:
+    bad = [(b"[", "config.json"), (b"\x00", "code/inference.py"), (b"", "model.safetensors")] * 500
+    many = {f"code/vendor/cp312-{'m' * 200}{index}/x.py": b"" for index in range(500)}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for content, name in [*bad, *((b"", name) for name in many)]:
+            one = tarfile.TarInfo(name)
+            one.size = len(content)
+            archive.addfile(one, io.BytesIO(content))
+    problems = check(io.BytesIO(gzip.compress(buffer.getvalue())), HOST)
+    assert len("".join(map(str, problems))) < 4000
 
 
 def test_a_lost_connection_is_no_fault_of_the_archive() -> None:
@@ -329,6 +403,16 @@ def test_packages_for_other_platforms_alone_are_refused() -> None:
     assert reasons(pack({**other, f"{VENDORED}/x/core.so": ARM}), workers=4) == []
 
 
+def table(tensors: dict[str, list[Any]], size: int = 0) -> bytes:
+    """Weights of fp32; each tensor is its shape, its first byte and the one after its last."""
+    form = {
+        name: {"dtype": "F32", "shape": shape, "data_offsets": offsets}
+        for name, (shape, *offsets) in tensors.items()
+    }
+    text = json.dumps(form).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(size)
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -341,10 +425,21 @@ def test_packages_for_other_platforms_alone_are_refused() -> None:
         (14).to_bytes(8, "little") + b'{"weight": {}}',
         weights(dtype="F32", shape=(1, 1)),
         weights().replace(b"U8", b"Q8"),
+        table({"a": [[1.0], 0, 4.0]}, 4),
+        table({"a": [[-1, -1], 0, 4]}, 4),
+        table({"a": [[1], -4, 0]}),
+        table({"a": [[1], 0, 4], "b": [[1], 100, 104]}, 104),
+        table({"a": [[1], 0, 4], "b": [[1], 0, 4]}, 4),
+        table({"a": [["a", 10**12], 0, 4]}, 4),
+        table({"a": [[["a"], 10**12], 0, 4]}, 4),
+        table({"a": [[int("9" * 4000)] * 1000, 0, 4]}, 4),
+        table({"\ud800": [[2], 0, 4]}, 4),
     ],
 )
 def test_weights_that_are_not_whole_are_refused(content: bytes) -> None:
-    assert reasons(pack({**GOOD_FILES, "model.safetensors": content})) == ["archive-weights"]
+    archive = pack({**GOOD_FILES, "model.safetensors": content})
+    assert reasons(archive) == ["archive-weights"]
+    assert message(archive).encode()
 
 
 def test_bf16_weights_need_a_processor_that_has_bf16() -> None:

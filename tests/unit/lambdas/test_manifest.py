@@ -202,8 +202,25 @@ def test_every_problem_is_told_with_its_path() -> None:
         (content(schema_version=True), "schema_version: got True, allowed: 1"),
         (content(created="2026-13-30T16:00:00Z"), "which is no date"),
         (content(smoke=[{"text": "x", "label": "joy"}]), "smoke[0].label: got 'joy'"),
+        (content().replace(b"sentiment", b"\\ud800", 1), "not JSON: 'utf-8' codec can't encode"),
     ],
 )
 def test_what_is_no_manifest_is_refused_with_a_sentence(value: bytes, said: str) -> None:
     (problem,) = problems(value)
     assert said in problem
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        content(labels=[1] * 50_000),
+        content(**{f"key{number}": 1 for number in range(10_000)}),
+        content(
+            labels=[f"{number:0100}" for number in range(1000)],
+            smoke=[{"text": "x", "label": "joy"}] * 32,
+        ),
+    ],
+)
+def test_many_problems_fit_into_a_state_machine(value: bytes) -> None:
+    assert 30 < len(problems(value)) < 60
+    assert len("".join(problems(value))) < 20_000

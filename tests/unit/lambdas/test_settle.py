@@ -212,6 +212,8 @@ def model_error(status: int, said: str) -> Any:
         (lambda texts: b'{"label": "positive"}', "no list of labels"),
         (lambda texts: b"[1]", "no list of labels"),
         (lambda texts: b"\xff", "no list of labels"),
+        (lambda texts: b"[" * 100_000, "no list of labels"),
+        (lambda texts: labels_of(texts, "n" * 1_000_000), "got 'nnn"),
         (model_error(500, "no such weight"), "500: no such weight"),
         (model_error(400, "no such key"), "400: no such key"),
     ],
@@ -222,6 +224,7 @@ def test_a_model_that_answers_otherwise_failed(world: World, answer: Any, said: 
     result = world.look()
     assert (result["status"], result["undone"], result["final"]) == ("failed", False, True)
     assert said in result["reason"]
+    assert len(result["reason"]) < 1000  # a state machine ends without a word on 256 KiB
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from shared.places import verdict_key
 from shared.stack import StackProblem
+from shared.verdict import VerdictProblem
 from tests.support.weights import weights
 from tests.unit.lambdas.fakes import STACK, FakeCloudFormation, FakeS3, Platform
 from tests.unit.lambdas.models import (
@@ -60,8 +61,8 @@ class World:
         return published
 
     def remember(self, digest: str, **verdict: Any) -> None:
-        defaults = {"outcome": "refused", "final": True, "problems": ["x: y"], "announcement": ""}
-        body = json.dumps({**defaults, **verdict}).encode()
+        told = {"outcome": "refused", "final": True, "problems": ["x: y"]}
+        body = json.dumps({**told, "announcement": "", "execution": "", **verdict}).encode()
         self.s3.store(BUCKET, verdict_key(digest), body)
 
 
@@ -311,6 +312,9 @@ def test_another_place_is_refused_unread(world: World, bucket: str, key: str) ->
         ({}, "names no object"),
         ({"detail": {}}, "names no object"),
         ({"detail": None}, "names no object"),
+        ({"bucket": BUCKET, "key": 7}, "names no object"),
+        ({"bucket": [BUCKET], "key": "k"}, "names no object"),
+        ({"detail": {"bucket": {"name": BUCKET}, "object": {"key": None}}}, "names no object"),
         ({"bucket": BUCKET, "key": "k", "intent": "panic"}, "allowed: roll-out, roll-back"),
     ],
 )
@@ -332,6 +336,14 @@ def test_a_refused_digest_is_not_tried_again(world: World) -> None:
     answer = world(model.event)
     assert (answer["decision"], answer["reason"]) == ("nothing-to-do", "refused-before")
     assert not answer["tell"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000])
+def test_what_is_no_verdict_is_named(world: World, content: bytes) -> None:
+    model = publish(world.s3)
+    world.s3.store(BUCKET, verdict_key(model.digest), content)
+    with pytest.raises(VerdictProblem, match=f"{verdict_key(model.digest)} is no verdict; delete"):
+        world(model.event)
 
 
 @pytest.mark.parametrize(
