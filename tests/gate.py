@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -68,6 +69,8 @@ class Outcome:
 
 def main() -> int:
     """Run every step; the exit status is 0 when all of them passed."""
+    # A shell ignores it for what it starts in the background, and so would what the tests stop.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     start = time.monotonic()
     printing = threading.Lock()
 
