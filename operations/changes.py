@@ -9,10 +9,16 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from shared.stack import NEVER_DEPLOYED
+
 Template = Mapping[str, Any]
 _TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 _CONFIG = "AWS::SageMaker::EndpointConfig"
 _NO_MODEL = "none"
+
+
+class ForeignStack(Exception):
+    """A stack of one of our names that something else has made."""
 
 
 def refused_changes(
@@ -71,6 +77,9 @@ def deployed_stacks(client: Any, names: Iterator[str]) -> tuple[dict[str, Templa
     Args:
         client: boto3's client of CloudFormation.
         names: of the stacks.
+
+    Raises:
+        ForeignStack: one of the names is taken by another application.
     """
     templates: dict[str, Template] = {}
     model_url = _NO_MODEL
@@ -81,8 +90,13 @@ def deployed_stacks(client: Any, names: Iterator[str]) -> tuple[dict[str, Templa
             if "does not exist" in error.response["Error"].get("Message", ""):
                 continue
             raise
+        if stack["StackStatus"] == NEVER_DEPLOYED:
+            continue
         body = client.get_template(StackName=name)["TemplateBody"]
-        templates[name] = json.loads(body) if isinstance(body, str) else body
+        # boto3 has read a template in JSON; one in YAML comes as a text.
+        if isinstance(body, str):
+            raise ForeignStack(f"stack {name} is not of this application: its template is YAML")
+        templates[name] = body
         for parameter in stack.get("Parameters", []):
             if parameter["ParameterKey"] == "ModelUrl":
                 model_url = parameter["ParameterValue"]

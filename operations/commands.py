@@ -11,7 +11,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from operations.aws_errors import told
-from operations.changes import deployed_stacks, refused_changes
+from operations.changes import ForeignStack, deployed_stacks, refused_changes
 from operations.deploy_policy import DeployPolicyError, deploy_policies, resource_types
 from operations.settings_reference import settings_reference
 from ultracluster.environment import load_environment
@@ -90,7 +90,7 @@ def changes(environment: str, *, show: Show = print) -> int:
             }
         client = boto3.client("cloudformation", region_name=region)
         deployed, model_url = deployed_stacks(client, iter(wanted))
-    except SettingsError as error:
+    except (SettingsError, ForeignStack) as error:
         show(str(error))
         return 1
     except (BotoCoreError, ClientError) as error:

@@ -7,6 +7,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from shared.stack import NEVER_DEPLOYED
+
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
@@ -63,7 +65,7 @@ class Delivery:
                 "aws stepfunctions stop-execution, then delete again"
             )
         status = self._status()
-        if status.endswith("_IN_PROGRESS"):
+        if status.endswith("_IN_PROGRESS") and status != NEVER_DEPLOYED:
             return f"stack {self.endpoint_stack} is in {status}; let it end, then delete again"
         return None
 

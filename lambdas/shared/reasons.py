@@ -26,7 +26,7 @@ REASONS = {
     "archive-too-large": "it has more members, or a longer name, than an honest one",
     "archive-unsafe-name": "a name is absolute or leads out with `..`",
     "archive-link": "it holds a symbolic or a hard link",
-    "archive-device": "it holds a device or a pipe",
+    "archive-device": "it holds a device, a pipe or a sparse file",
     "archive-twice": "a file is in it twice",
     "archive-extra-root-folder": "everything lies in one folder around it",
     "archive-stray-folder": "a folder other than `code` lies at its root",

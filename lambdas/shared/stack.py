@@ -11,6 +11,8 @@ from botocore.exceptions import ClientError
 PARAMETER = "ModelUrl"
 
 _EVENT_PAGES = 50
+NEVER_DEPLOYED = "REVIEW_IN_PROGRESS"
+"""A change set asked for the stack and nobody carried it out; no operation is under way."""
 _STUCK = ("ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED")
 
 
@@ -65,7 +67,7 @@ def describe(client: Any, name: str) -> StackFacts:
     if PARAMETER not in parameters:
         raise StackProblem(f"stack {name} has no parameter {PARAMETER}; deploy it again")
     status = stack["StackStatus"]
-    if status.endswith(_STUCK) or status == "ROLLBACK_COMPLETE":
+    if status.endswith(_STUCK) or status in ("ROLLBACK_COMPLETE", NEVER_DEPLOYED):
         raise StackProblem(
             f"stack {name} is in {status}: {stack.get('StackStatusReason', 'no reason given')}; "
             "mend it in CloudFormation, then announce the model again"

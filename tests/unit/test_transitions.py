@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
+from botocore.stub import Stubber
 
-from operations.changes import Template, deployed_stacks, refused_changes
+from operations.changes import ForeignStack, Template, deployed_stacks, refused_changes
 from tests.environments import ROOT, Synthesized, synthesize
 
 DEV = (ROOT / "config" / "dev.toml").read_text(encoding="utf-8")
@@ -120,11 +122,23 @@ def test_stacks_that_are_not_there_yet_refuse_nothing(scaled: dict[str, Template
                     {"Error": {"Code": "ValidationError", "Message": message}}, "DescribeStacks"
                 )
             parameter = {"ParameterKey": "ModelUrl", "ParameterValue": "s3://models/x"}
-            return {"Stacks": [{"Parameters": [parameter]}]}
+            return {"Stacks": [{"Parameters": [parameter], "StackStatus": "UPDATE_COMPLETE"}]}
 
         def get_template(self, *, StackName: str) -> dict[str, Any]:
-            return {"TemplateBody": json.dumps(scaled[StackName])}
+            return {"TemplateBody": scaled[StackName]}
 
     templates, model_url = deployed_stacks(Account(), iter(scaled))
     assert templates == {"ultracluster-dev-endpoint": scaled["ultracluster-dev-endpoint"]}
     assert model_url == "s3://models/x"
+
+
+def test_a_stack_that_was_never_carried_out_is_not_there_and_a_foreign_one_is_named() -> None:
+    client = boto3.client("cloudformation", region_name="us-west-2")
+    with Stubber(client) as aws:
+        for status in ("REVIEW_IN_PROGRESS", "CREATE_COMPLETE"):
+            stack = {"StackName": "one", "CreationTime": 0, "StackStatus": status}
+            aws.add_response("describe_stacks", {"Stacks": [stack]})
+        aws.add_response("get_template", {"TemplateBody": "Resources: {}"})
+        assert deployed_stacks(client, iter(["one"])) == ({}, "none")
+        with pytest.raises(ForeignStack, match="stack one is not of this application"):
+            deployed_stacks(client, iter(["one"]))

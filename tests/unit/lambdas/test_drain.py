@@ -178,9 +178,12 @@ def test_a_function_under_way_is_left_alone(aws: Aws) -> None:
     assert EXECUTION in last_look()["Reason"]
 
 
-def test_without_an_endpoint_stack_there_is_nothing_to_wait_for(aws: Aws) -> None:
+@pytest.mark.parametrize("status", [None, "REVIEW_IN_PROGRESS"])
+def test_without_an_endpoint_stack_there_is_nothing_to_wait_for(
+    aws: Aws, status: str | None
+) -> None:
     aws.running()
-    aws.stack(None)
+    aws.stack(status)
     assert last_look()["Status"] == "SUCCESS"
 
 

@@ -423,7 +423,14 @@ def test_nothing_is_compared_while_the_stack_is_busy(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "status", ["UPDATE_ROLLBACK_FAILED", "ROLLBACK_COMPLETE", "CREATE_FAILED", "DELETE_FAILED"]
+    "status",
+    [
+        "UPDATE_ROLLBACK_FAILED",
+        "ROLLBACK_COMPLETE",
+        "CREATE_FAILED",
+        "DELETE_FAILED",
+        "REVIEW_IN_PROGRESS",
+    ],
 )
 def test_a_stuck_stack_needs_a_person(world: World, status: str) -> None:
     world.platform.status = status
