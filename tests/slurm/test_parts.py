@@ -20,7 +20,7 @@ from training.core.stop import STOPPED
 from training.slurm import compile_cache, scheduler, staging, supervise
 from training.slurm.job import Job, Signals
 from training.slurm.node import look, problems_of
-from training.slurm.plan import Plan, minutes_of
+from training.slurm.plan import Plan, folder_of, minutes_of
 from training.slurm.plan import problems_of as problems_of_plan
 from training.slurm.show import waiting_for
 from training.slurm.status import Status, newest_step, read_jobs, read_status
@@ -328,6 +328,11 @@ def test_damaged_files_of_a_run_are_told(tmp_path: Path, content: str) -> None:
         (tmp_path / name).write_text(content, encoding="latin-1")
         with pytest.raises(InputError, match=f"cannot read .*/{name}: "):
             read(tmp_path)
+
+
+def test_a_run_cannot_make_the_root() -> None:
+    with pytest.raises(InputError, match="/ is no folder that a run can make"):
+        folder_of(Path("/"))
 
 
 def test_names_that_mean_something_else_to_slurm_are_told() -> None:

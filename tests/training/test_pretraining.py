@@ -264,6 +264,7 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(
         (("--set", "train.micro_batch_size=5"), "a batch of 16 cannot be cut evenly over 1 worker"),
         (("--settings", "bert-huge"), "no recipe 'bert-huge'; give a .toml file, or one of bert-l"),
         (("--output", "{shards}"), "is in use already; give a new folder for the model"),
+        (("--output", "/"), "/ is in use already; give a new folder for the model"),
         (("--set", "train.optimizer=sgd"), "train.optimizer is 'sgd', allowed: adamw, lamb"),
     ],
 )

@@ -56,8 +56,8 @@ class Session:
         self._site = read_platform(Path(platform) if platform else None)
         self._named = output
         self._output = Path(output).resolve()
-        self.work = self._output.with_name(f"{self._output.name}.run")
         check_free(self._output, holds="model")
+        self.work = self._output.with_name(f"{self._output.name}.run")
         self._store = open_store(checkpoint.folder or self.work / CHECKPOINTS)
         self.backend = open_backend(speed.device, speed.precision)
         self.batch = cut_batch(train, workers=self.backend.workers.world)

@@ -65,7 +65,13 @@ class Plan:
 
 
 def folder_of(output: Path) -> Path:
-    """The folder of plan, status and logs of a run."""
+    """The folder of plan, status and logs of a run.
+
+    Raises:
+        InputError: the output is the root of all.
+    """
+    if not output.name:
+        raise InputError(f"{output} is no folder that a run can make")
     return output.with_name(f"{output.name}.slurm")
 
 
