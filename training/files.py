@@ -82,7 +82,9 @@ def check_free(output: Path, *, holds: str) -> None:
     """
     try:
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
-            raise InputError(f"{output} is in use already; give a new folder for the {holds}")
+            raise InputError(
+                f"{output} holds something already; give a new folder for the {holds}, or remove it"
+            )
     except OSError as error:
         raise InputError(f"cannot write to {output}: {error.strerror or error}") from error
 

@@ -134,7 +134,8 @@ def travel(
     def predict(title: str, name: str) -> None:
         with progress.step(title) as step:
             report.predictions[name] = account.predict(endpoint, TEXTS)
-            step.note = report.predictions[name][0].label
+            labels = (item.label for item in report.predictions[name])
+            step.note = f"{len(TEXTS)} texts: {', '.join(labels)}"
 
     encoders = {"first": PRETRAINED, "second": PRETRAINED}
     if recipe.pretrain is not None:
@@ -158,7 +159,7 @@ def travel(
     roll_out(bench.cut_off(package, "torn"), "publish a torn archive", "refused")
     with progress.step("package a broken model") as step:
         broken = _package_broken(step, bench, folder)
-        step.note = "the packager's own check refused it; packed without"
+        step.note = "refused by the packager's load check, as it should be; packed without it"
     roll_out(broken, "publish the broken model", "rolled-back")
     with progress.step("the former model still serves") as step:
         if account.served_model() != served:
@@ -166,6 +167,7 @@ def travel(
         again = account.predict(endpoint, TEXTS)
         if again != report.predictions["second"]:
             raise StepFailed(f"the endpoint answers otherwise than before: {again}")
+        step.note = "same answers as before"
 
     with progress.step("cdk destroy --all") as step:
         account.cdk(step, "destroy", "--all", "--force")

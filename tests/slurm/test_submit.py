@@ -79,7 +79,7 @@ def test_a_mistake_is_one_line(
 def test_an_output_is_written_by_one_run_at_a_time(cluster: SlurmCluster, tmp_path: Path) -> None:
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "model").touch()
-    assert "is in use already" in ask(cluster, tmp_path / "used", *GOOD, TASK)[2]
+    assert "holds something already" in ask(cluster, tmp_path / "used", *GOOD, TASK)[2]
     (tmp_path / "file").touch()
     assert "cannot write to" in ask(cluster, tmp_path / "file" / "out", *GOOD, TASK)[2]
 

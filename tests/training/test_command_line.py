@@ -56,7 +56,7 @@ def refusal(
         (["--data", "{tmp}/garbled.txt"], "is not a file of rated tweets"),
         (["--max-steps", "0"], "train.max_steps is 0, needs to be 1 or more"),
         (["--max-length", "9999"], "takes at most 64 tokens"),
-        (["--output", "{tmp}/full"], "is in use already; give a new folder for the model"),
+        (["--output", "{tmp}/full"], "holds something already; give a new folder for the model"),
         (["--output", "{tmp}/garbled.txt/out"], "cannot write to"),
         (["--batch-size", "some"], "argument --batch-size: invalid int value"),
         (["--precision", "fp8"], "argument --precision: invalid choice"),

@@ -254,5 +254,7 @@ def test_several_problems_are_told_at_once(request_for: Any) -> None:
 
 def test_a_folder_with_a_package_is_not_overwritten(request_for: Any, package_copy: Path) -> None:
     request = request_for(output=package_copy)
-    with pytest.raises(InputError, match="is in use already; give a new folder for the package"):
+    with pytest.raises(
+        InputError, match="holds something already; give a new folder for the package"
+    ):
         package(request)

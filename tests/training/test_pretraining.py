@@ -263,8 +263,8 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(
         (("--set", "model.positions=32"), "samples of 64 tokens, and the model takes 32"),
         (("--set", "train.micro_batch_size=5"), "a batch of 16 cannot be cut evenly over 1 worker"),
         (("--settings", "bert-huge"), "no recipe 'bert-huge'; give a .toml file, or one of bert-l"),
-        (("--output", "{shards}"), "is in use already; give a new folder for the model"),
-        (("--output", "/"), "/ is in use already; give a new folder for the model"),
+        (("--output", "{shards}"), "holds something already; give a new folder for the model"),
+        (("--output", "/"), "/ holds something already; give a new folder for the model"),
         (("--set", "train.optimizer=sgd"), "train.optimizer is 'sgd', allowed: adamw, lamb"),
     ],
 )
@@ -340,7 +340,7 @@ def test_a_used_output_is_told_before_shards_are_built_for_it(
 ) -> None:
     output = shutil.copytree(bert, tmp_path / "out")
     arguments = ["pretrain", "--text", str(prose), "--output", str(output)]
-    assert "is in use already" in refusal(arguments, capsys)
+    assert "holds something already" in refusal(arguments, capsys)
     assert not (tmp_path / "out.shards").exists()
 
 

@@ -298,6 +298,6 @@ def test_a_used_output_is_refused(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = [write(f"{count}.json", workers=count, rate=100.0) for count in (1, 2)]
-    assert "is in use already; give a new folder for the report" in refusal(
+    assert "holds something already; give a new folder for the report" in refusal(
         capsys, *runs, "--output", tmp_path
     )

@@ -218,7 +218,7 @@ def test_the_quota_of_a_roll_out_is_a_note(tmp_path: Path) -> None:
 
 @pytest.mark.case("M02")
 def test_the_end_of_an_image_s_patches_is_told(tmp_path: Path) -> None:
-    start = f"endpoint.image: {TAG} of {ARM} gets patches until 2026-06-30 (catalog as of"
+    start = f"endpoint.image: {TAG} of {ARM} is patched until 2026-06-30 (catalog as of"
     assert start in told(tmp_path)[Level.WARNING]
     assert start in told(tmp_path, more=image(f"{AWS_IMAGES}/{ARM}:{TAG}"))[Level.WARNING]
     own = image("111122223333.dkr.ecr.us-west-2.amazonaws.com/own:1")

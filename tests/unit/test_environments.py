@@ -165,7 +165,7 @@ def test_a_warning_is_said_once_and_stops_nothing(tmp_path: Path) -> None:
         "ultracluster-capacity-block-cluster",
         "ultracluster-capacity-block-endpoint",
     )
-    assert "gets patches until 2026-06-30" in patches
+    assert "is patched until 2026-06-30" in patches
     assert "4 nodes always on, 512 vCPUs, 96 node-hours a day" in text
 
 

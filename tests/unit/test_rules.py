@@ -51,7 +51,7 @@ def warnings(folder: Path, **parts: str) -> str:
     assert found[Level.ERROR] == "", found[Level.ERROR]
     lines = found[Level.WARNING].splitlines()
     # Told of the default image whatever else there is.
-    return "\n".join(line for line in lines if "gets patches until" not in line)
+    return "\n".join(line for line in lines if "is patched until" not in line)
 
 
 @pytest.mark.parametrize(
@@ -404,6 +404,10 @@ def test_errors(tmp_path: Path, parts: dict[str, str], message: str) -> None:
             {"top": 'retention = "destroy"\ntermination_protection = true\n'},
             "got 'destroy' with termination_protection",
         ),
+        (
+            {"more": "[delivery]\napproval_hours = 24\n"},
+            "delivery.approval_hours: got 24, and no address is told",
+        ),
     ],
 )
 def test_warnings(tmp_path: Path, parts: dict[str, str], message: str) -> None:
@@ -444,7 +448,7 @@ def test_accepted_without_a_warning(tmp_path: Path, parts: dict[str, str]) -> No
     found = told(tmp_path, **parts)
     assert found[Level.ERROR] == ""
     lines = found[Level.WARNING].splitlines()
-    known = ("known vulnerabilities", "gets patches until")
+    known = ("known vulnerabilities", "is patched until")
     assert [line for line in lines if not any(words in line for words in known)] == []
 
 

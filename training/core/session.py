@@ -111,7 +111,7 @@ class Session:
         found = self._checkpoints.resume(
             backend, identity, needs=("step", "samples", "seconds", "starts")
         )
-        start = Position()
+        start, every = Position(), self._checkpoint.every
         if found is not None:
             start = Position(
                 step=found["step"],
@@ -126,6 +126,8 @@ class Session:
         self._introduce(about)
         if found is not None:
             self.say(f"going on after step {start.step} of {steps}")
+        elif (self.work / MEASURED[0]).exists():
+            self.say(f"no checkpoint was written (one every {every} steps): from the start again")
         self._metrics = Metrics(self.work if backend.first else None, after=start.step)
         self._before = time.perf_counter() - self._started
         compiled = torch.compile(forward, dynamic=False) if self._speed.compile else forward
@@ -140,7 +142,7 @@ class Session:
                 optimizer=optimizer,
                 forward=compiled,
                 checkpoints=self._checkpoints,
-                every=self._checkpoint.every,
+                every=every,
                 identity=identity,
                 stop=self._stop,
                 metrics=self._metrics,

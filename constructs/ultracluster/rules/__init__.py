@@ -73,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     endpoint.capture_key_is_near,
     serving.serving_image,
     serving.image_is_patched,
+    serving.approval_has_a_reader,
     serving.budget_has_a_reader,
 )
 

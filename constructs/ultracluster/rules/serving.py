@@ -94,7 +94,7 @@ def image_is_patched(settings: Settings, catalog: Catalog) -> Problems:
     if end < today + timedelta(days=NEAR_DAYS):
         yield warning(
             "endpoint.image",
-            f"{row.tag} of {row.repository} gets patches until {row.patched_until} "
+            f"{row.tag} of {row.repository} is patched until {row.patched_until} "
             f"({catalog.source('serving_images')}); it stays pullable: see docs/endpoint.md for "
             "an image of your own",
         )
@@ -116,6 +116,17 @@ def _nearest(tag: str, tags: Iterable[str]) -> str:
     known = list(tags)
     close = difflib.get_close_matches(tag, known, n=2)
     return f"nearest: {', '.join(close)}" if close else f"known: {', '.join(known)}"
+
+
+def approval_has_a_reader(settings: Settings, catalog: Catalog) -> Problems:
+    """A request for approval that reaches nobody ends as declined."""
+    hours = settings.delivery.approval_hours
+    if hours is not None and settings.monitoring.email is None:
+        yield warning(
+            "delivery.approval_hours",
+            f"got {hours}, and no address is told: name monitoring.email or subscribe to the "
+            f"delivery's topic, or each model is declined after {hours} hours",
+        )
 
 
 def budget_has_a_reader(settings: Settings, catalog: Catalog) -> Problems:
