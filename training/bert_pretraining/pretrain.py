@@ -221,6 +221,6 @@ class Pretraining:
             f"samples {self._folder.name}: {len(samples)} of {samples.sequence} tokens with at "
             f"most {samples.predictions} predictions, {held_out}",
             f"guessing without context costs {guess.uniform:.2f} nats a masked token, and "
-            f"{guess.unigram:.2f} by how often each is masked; a step's loss has the order's 0.69 too: "
-            f"compare it with {guess.unigram + math.log(2):.2f}",
+            f"{guess.unigram:.2f} by how often each is masked; a step's loss has the order's 0.69 "
+            f"too: compare it with {guess.unigram + math.log(2):.2f}",
         ]
