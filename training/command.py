@@ -32,11 +32,12 @@ def run(action: Callable[[], None], *, stopped: str = "stopped by Ctrl-C") -> in
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except RuntimeError as error:
-        if not str(error).startswith("Symlink loop"):  # as pathlib has it, until Python 3.13
+    except (MemoryError, RuntimeError) as error:
+        told = _told(error)
+        if told is None:
             raise
         sys.stdout.flush()
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {told}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         sys.stdout.flush()
@@ -49,3 +50,13 @@ def first_line(error: BaseException) -> str:
     """The first line of an error that a library raised, or its type where it says nothing."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
+
+
+def _told(error: Exception) -> str | None:
+    """What to say of an error whose cause is known; None of any other."""
+    if str(error).startswith("Symlink loop"):  # as pathlib has it, until Python 3.13
+        return str(error)
+    words = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
+    if isinstance(error, MemoryError) or any(word in str(error) for word in words):
+        return f"out of memory: {first_line(error)}; take a smaller batch, micro-batch or model"
+    return None

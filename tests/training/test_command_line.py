@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from training.command import run
 from training.files import sha256_of
 from training.packaging import cli as packaging
 from training.roberta_sentiment import cli as sentiment
@@ -212,3 +214,31 @@ def test_a_full_disk_is_one_line(
     assert sentiment.main(arguments) == 0
     assert "going on after step 1 of 1" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: torch.empty(10**15),
+        lambda: torch.empty(10**9, 10**9, 10**9),
+        lambda: bytearray(10**15),
+    ],
+)
+def test_what_does_not_fit_into_memory_is_one_line(
+    ask: Callable[[], object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def action() -> None:
+        ask()
+
+    assert run(action) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: out of memory: ")
+    assert line.endswith("; take a smaller batch, micro-batch or model")
+
+
+def test_a_fault_of_the_code_is_no_bad_input() -> None:
+    def action() -> None:
+        raise RuntimeError("a fault")
+
+    with pytest.raises(RuntimeError, match="a fault"):
+        run(action)
