@@ -15,7 +15,7 @@ import aws_cdk as cdk
 from aws_cdk import assertions
 from aws_cdk import aws_s3 as s3
 
-from shared.host import Host
+from tests.unit.lambdas.models import HOST
 from ultracluster.delivery import Delivery
 from ultracluster.delivery_functions import Gate
 
@@ -23,16 +23,6 @@ LAMBDAS = Path(__file__).parents[2] / "lambdas"
 FUNCTIONS = ("validate", "roll_out", "settle", "record")
 BUCKET = "models-of-the-test"
 ENDPOINT_STACK = "ultracluster-test-endpoint"
-HOST = Host(
-    instance="ml.c7g.4xlarge",
-    torch="2.6.0",
-    python="3.12",
-    memory_gib=32,
-    disk_gib=30,
-    package_mib=4096,
-    workers=4,
-    bf16=True,
-)
 ROLE = "arn:aws:iam::000000000000:role/endpoint-service"
 
 

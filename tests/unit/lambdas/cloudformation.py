@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
+
 STACK = "arn:aws:cloudformation:us-west-2:111122223333:stack/uc-dev-cluster/1"
 
 
@@ -56,3 +58,16 @@ def only(received: list[bytes]) -> dict[str, Any]:
     assert {answer[name] for name in ("RequestId", "LogicalResourceId")} == {"request", "Resource"}
     assert answer["StackId"] == STACK
     return answer
+
+
+def looks(client: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The events with which a function calls itself by its Lambda client, as they come."""
+    sent: list[dict[str, Any]] = []
+    real = client.invoke
+
+    def invoke(**given: Any) -> Any:
+        sent.append(json.loads(given["Payload"]))
+        return real(**given)
+
+    monkeypatch.setattr(client, "invoke", invoke)
+    return sent

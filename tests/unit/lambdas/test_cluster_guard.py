@@ -14,7 +14,7 @@ from botocore.exceptions import ReadTimeoutError
 from botocore.stub import ANY, Stubber
 
 from cluster_guard import handler as guard
-from tests.unit.lambdas.cloudformation import STACK, answers, only, request
+from tests.unit.lambdas.cloudformation import STACK, answers, looks, only, request
 
 NAME = "uc-dev"
 PROPERTIES = {
@@ -190,14 +190,7 @@ def test_an_update_of_the_same_name_keeps_the_id(aws: Aws) -> None:
 def test_the_end_waits_for_instances_and_interfaces_by_looking_again(
     aws: Aws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: list[dict[str, Any]] = []
-    real = aws.clients["lambda"].invoke
-
-    def invoke(**given: Any) -> Any:
-        sent.append(json.loads(given["Payload"]))
-        return real(**given)
-
-    monkeypatch.setattr(aws.clients["lambda"], "invoke", invoke)
+    sent = looks(aws.clients["lambda"], monkeypatch)
     with answers() as (url, received):
         event = request("Delete", url, PROPERTIES, PhysicalResourceId="guard/uc-dev")
         aws.nodes("i-1", interfaces=("eni-1",))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from drain import handler as drain
-from tests.unit.lambdas.cloudformation import answers, only, request
+from tests.unit.lambdas.cloudformation import answers, looks, only, request
 
 MACHINE = "arn:aws:states:us-west-2:111122223333:stateMachine:delivery"
 EXECUTION = "arn:aws:states:us-west-2:111122223333:execution:delivery:run-1"
@@ -130,14 +129,7 @@ def test_once_it_is_made_manifests_start_deliveries(aws: Aws, kind: str) -> None
 def test_its_end_lets_nothing_start_and_waits_for_what_runs(
     aws: Aws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: list[dict[str, Any]] = []
-    real = aws.clients["lambda"].invoke
-
-    def invoke(**given: Any) -> Any:
-        sent.append(json.loads(given["Payload"]))
-        return real(**given)
-
-    monkeypatch.setattr(aws.clients["lambda"], "invoke", invoke)
+    sent = looks(aws.clients["lambda"], monkeypatch)
     with answers() as (url, received):
         # Events may still be on their way, so the first look ends nothing.
         aws.rule("disable_rule")
